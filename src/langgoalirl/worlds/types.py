@@ -1,0 +1,100 @@
+"""What a world says and what a learner may know: batches of tensors, never objects per episode.
+
+Letters for the axes: B episodes, V views, K candidate actions (0 is *stop*), D feature width,
+T time steps, N viewpoints, n rows of a split.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+STOP = 0
+"""The action that ends an episode. Its embedding is all zeros (paper, Action Space)."""
+
+NO_ACTION = -1
+"""Padding behind the last action of a demonstration."""
+
+
+class Observation(NamedTuple):
+    """What the agent perceives: everything relative to its own heading, but `facing`."""
+
+    views: Tensor  # [B, V, D] each view's features and its direction (the last 4 columns)
+    actions: Tensor  # [B, K, D] the view of each candidate and the candidate's direction
+    mask: Tensor  # [B, K] bool: which candidates exist; *stop* always does
+    facing: Tensor  # [B, 4] cos and sin of the agent's own heading and elevation
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """All that a learner may know of a task: where it starts and what it is told."""
+
+    ids: list[str]  # "<path_id>_<i>" as the official evaluators spell it
+    goals: list[str]  # instructions, as written
+    start: Tensor  # [n] state keys
+    route: Tensor  # [n] rows that describe the same path share a number
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True)
+class Demonstrations:
+    """The expert's actions for each task, *stop* included, then NO_ACTION."""
+
+    actions: Tensor  # [n, T]
+
+
+@dataclass(frozen=True)
+class References:
+    """What only the metrics and the privileged upper bound may see: the annotated paths."""
+
+    paths: Tensor  # [n, L] viewpoint indices; the last one is repeated as padding
+    lengths: Tensor  # [n] viewpoints in each path
+
+    @property
+    def goals(self) -> Tensor:
+        """[n] the viewpoint at which the path ends."""
+        return self.paths[:, -1]
+
+
+@dataclass(frozen=True)
+class Split:
+    """One named part of a data set. Without annotated paths, only `tasks` is there."""
+
+    name: str
+    tasks: Tasks
+    demonstrations: Demonstrations | None
+    references: References | None
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+
+class World(Protocol):
+    """Static tensors and integer state keys; every method takes and gives whole batches."""
+
+    name: str
+    device: torch.device
+    view_count: int  # V
+    action_limit: int  # K
+    feature_width: int  # D, the four direction numbers included
+
+    def reset(self, tasks: Tasks) -> Tensor:
+        """The state keys [n] at which the tasks start."""
+        ...
+
+    def step(self, state: Tensor, action: Tensor) -> Tensor:
+        """The state keys [B] after one action each; *stop* changes nothing."""
+        ...
+
+    def observe(self, state: Tensor) -> Observation:
+        """What is perceived in each state."""
+        ...
+
+    def split(self, name: str) -> Split:
+        """A part of the world's data by name."""
+        ...
