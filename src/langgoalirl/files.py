@@ -1,4 +1,4 @@
-"""Reading other people's files with care, and writing ours so that a cut never leaves half a file."""
+"""Reading other people's files with care, and writing ours so that none is ever half there."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def read_json(path: Path) -> Any:
             f"{path}: not valid JSON at line {error.lineno}, column {error.colno} ({error.msg}); "
             "the file may be cut short: fetch it again."
         ) from None
-    except RecursionError:
-        raise UserError(f"{path}: JSON nested too deeply to be data of ours.") from None
+    except (RecursionError, ValueError):  # nested too deeply, or a number of thousands of digits
+        raise UserError(f"{path}: JSON that is no data of ours; fetch the file again.") from None
 
 
 def sha256(path: Path) -> str:

@@ -6,6 +6,7 @@ degrees, 12–23 are level, 24–35 look up). Heading 0 looks along +y and grows
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,13 +14,13 @@ from numpy.typing import NDArray
 
 VIEWS = 36
 HEADINGS = 12
-STEP = np.pi / 6  # between neighbouring headings, and between the three elevations
-HALF_WIDTH = np.deg2rad(40.0)  # half of a view's horizontal field: 80 degrees
+STEP = math.pi / 6  # between neighbouring headings, and between the three elevations
+HALF_WIDTH = math.radians(40.0)  # half of a view's horizontal field: 80 degrees
 
 Floats = NDArray[np.float64]
 
-VIEW_HEADINGS: Floats = (np.arange(VIEWS) % HEADINGS) * STEP
-VIEW_ELEVATIONS: Floats = (np.arange(VIEWS) // HEADINGS - 1) * STEP
+VIEW_HEADINGS: Floats = (np.arange(VIEWS) % HEADINGS).astype(np.float64) * STEP
+VIEW_ELEVATIONS: Floats = (np.arange(VIEWS) // HEADINGS - 1).astype(np.float64) * STEP
 
 
 def wrap(angle: Floats) -> Floats:
@@ -46,7 +47,7 @@ class Candidates:
 
     target: NDArray[np.int64]  # index of the neighbour in its house
     view: NDArray[np.int64]  # the view nearest to it, 0..35
-    heading: Floats  # absolute
+    heading: Floats  # absolute: the view's heading and what is left, so slightly below 0 too
     elevation: Floats
     metres: Floats
     offset: Floats  # angle between the view's centre and the neighbour
@@ -72,7 +73,7 @@ def candidates(positions: Floats, origin: int, neighbours: NDArray[np.int64]) ->
     return Candidates(
         target=neighbours[order],
         view=view[order],
-        heading=heading[order],
+        heading=(VIEW_HEADINGS[view] + aside[view, column])[order],
         elevation=elevation[order],
         metres=metres[order],
         offset=nearest[order],

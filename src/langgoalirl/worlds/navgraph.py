@@ -6,6 +6,7 @@ feature table [N, 36, D] and a few padded neighbour tables [N, K]; nothing loops
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -87,9 +88,11 @@ class NavGraph:
         rows: Tensor | None = None,
         *,
         name: str = "navgraph",
+        digest: str = "",
         device: torch.device | str = "cpu",
     ) -> None:
         self.name = name
+        self._digest = digest
         self.device = torch.device(device)
         self.houses = houses
         self.house_index = {house.name: i for i, house in enumerate(houses)}
@@ -158,6 +161,13 @@ class NavGraph:
         seen_in = self._row[:, None] * VIEWS + self.through
         self._action_row = torch.where(self._leads_away, seen_in, nowhere)  # [N, K]
 
+    @cached_property
+    def digest(self) -> str:
+        """What tells this world's features from others': as given, or a hash over them."""
+        if self._digest:
+            return self._digest
+        return hashlib.sha256(self._panoramas.cpu().numpy().tobytes()).hexdigest()
+
     def reset(self, tasks: Tasks) -> Tensor:
         """The state keys at which the tasks start."""
         return tasks.start.to(self.device)
@@ -225,5 +235,7 @@ class NavGraph:
     def house(self, name: str) -> House:
         """A house by its name."""
         if name not in self.house_index:
-            raise UserError(f"House '{name}' is not in this world.{nearest(name, self.house_index)}")
+            raise UserError(
+                f"House '{name}' is not in this world.{nearest(name, self.house_index)}"
+            )
         return self.houses[self.house_index[name]]

@@ -40,6 +40,16 @@ class Tasks:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def rows(self, rows: Tensor) -> Tasks:
+        """Some of the tasks."""
+        chosen = rows.tolist()
+        return Tasks(
+            [self.ids[i] for i in chosen],
+            [self.goals[i] for i in chosen],
+            self.start[rows],
+            self.route[rows],
+        )
+
 
 @dataclass(frozen=True)
 class Demonstrations:
@@ -82,6 +92,11 @@ class World(Protocol):
     view_count: int  # V
     action_limit: int  # K
     feature_width: int  # D, the four direction numbers included
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what there is to see."""
+        ...
 
     def reset(self, tasks: Tasks) -> Tensor:
         """The state keys [n] at which the tasks start."""

@@ -1,0 +1,61 @@
+"""The command `langgoalirl`. Each command lives in a module of its own and imports what it needs
+only when it runs, so that `--help` is quick."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from langgoalirl import __version__
+from langgoalirl.commands import bench, data, demo, describe, evaluate, pretrain
+from langgoalirl.commands.shared import Parser
+from langgoalirl.errors import UserError
+
+DESCRIPTION = """\
+Learn a policy and a reward function from demonstrations annotated in plain language.
+
+A newcomer's way:
+  langgoalirl demo                                  a world of made-up houses, in a few minutes
+  langgoalirl pretrain recipes/houses/pretrain.toml train on it in earnest
+  langgoalirl evaluate runs/NAME --split val_unseen how well instructions are followed
+  langgoalirl describe runs/NAME --split val_unseen what the goal generator says of routes
+
+With Room-to-Room:
+  langgoalirl data fetch r2r DIR                    get graphs, boxes and instructions (30 MB)
+  langgoalirl data check r2r DIR                    see that all is there and whole
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All commands with their options."""
+    parser = Parser(
+        prog="langgoalirl",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"langgoalirl {__version__}")
+    commands = parser.add_subparsers(
+        title="commands", metavar="COMMAND", required=True, parser_class=Parser
+    )
+    for module in (demo, data, pretrain, evaluate, describe, bench):
+        module.add(commands)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; what the user can put right is one sentence and exit code 2."""
+    options = build_parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except UserError as error:
+        print(f"langgoalirl: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("langgoalirl: interrupted; the same command goes on from here.", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""One module per command: `add` declares its options, `run` carries it out."""

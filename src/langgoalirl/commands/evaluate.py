@@ -1,0 +1,126 @@
+"""`langgoalirl evaluate`: how well instructions are followed, by a run or in a submission."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from langgoalirl.commands.shared import add_json, add_world, show
+from langgoalirl.errors import UserError
+
+
+def add(commands: argparse._SubParsersAction) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "evaluate",
+        help="score a run on a split, or somebody's submission",
+        description="Score a run greedily on a split (10 steps at most), or a submission in the "
+        "official format. TL and NE are metres, the other metrics fractions; success is strictly "
+        "below 3 m. 'envdrop' counts every instruction and takes SPL over the shortest distance; "
+        "'simulator' reads the first three instructions of a path; 'duet' takes SPL over the "
+        "annotated path's length.",
+    )
+    parser.add_argument("runfolder", type=Path, nargs="?", metavar="RUN", help="a run's folder")
+    parser.add_argument("--split", required=True, help="val_seen, val_unseen, …")
+    parser.add_argument(
+        "--follower",
+        default="bc",
+        choices=("base_model", "bc", "bc_concat", "goal_agnostic"),
+        help="which of the run's networks acts (default: bc)",
+    )
+    parser.add_argument(
+        "--control",
+        default="none",
+        choices=("none", "shuffled"),
+        help="shuffled: everyone gets another route's instruction",
+    )
+    parser.add_argument("--predictions", type=Path, metavar="FILE", help="a submission to score")
+    add_world(parser)
+    parser.add_argument(
+        "--protocol",
+        default="envdrop",
+        choices=("envdrop", "simulator", "duet"),
+        help="whose way of counting (default: envdrop)",
+    )
+    parser.add_argument("--results", type=Path, metavar="DIR", help="write a result file there")
+    add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """langgoalirl evaluate."""
+    if (options.runfolder is None) == (options.predictions is None):
+        raise UserError("evaluate needs a RUN, or --predictions FILE with --world and --data.")
+    if options.predictions is not None:
+        numbers = _submission(options)
+        title = f"{options.predictions} on {options.split}, protocol {options.protocol}"
+    else:
+        numbers = _run(options)
+        title = f"{options.runfolder}: {options.follower} on {options.split}"
+    show(options.json, numbers, title, list(numbers), [list(numbers.values())])
+
+
+def _submission(options: argparse.Namespace) -> dict[str, Any]:
+    from langgoalirl.recipe import WorldChoice, open_world
+    from langgoalirl.submission import evaluate_predictions
+
+    if options.world is None:
+        raise UserError("--predictions needs --world (houses or r2r).")
+    data = str(options.data) if options.data else ""
+    world = open_world(WorldChoice(options.world, data=data, features="none"), "cpu")
+    split = world.split(options.split)
+    return evaluate_predictions(options.predictions, world, split, options.protocol)[0]
+
+
+def _run(options: argparse.Namespace) -> dict[str, Any]:
+    import torch
+
+    from langgoalirl.evaluate import follow
+    from langgoalirl.metrics import score, summary
+    from langgoalirl.pretrain import Trained
+    from langgoalirl.results import write_result
+    from langgoalirl.submission import write_submission
+    from langgoalirl.worlds.geometry import VIEWS
+
+    trained = Trained.open(options.runfolder)
+    ground = trained.ground
+    split = ground.world.split(options.split)
+    if split.references is None:
+        raise UserError(f"Split '{split.name}' has no goals: it cannot be scored here.")
+    words = ground.words(split)
+    if options.control == "shuffled":
+        shuffle = torch.Generator().manual_seed(ground.recipe.seed)
+        words = words[torch.randperm(len(words), generator=shuffle)]
+    done = follow(ground.world, trained.follower(options.follower), split.tasks, words)
+    if options.control == "none":
+        file = options.runfolder / "predictions" / f"{options.split}-{options.follower}.json"
+        write_submission(file, ground.world, split, done.states, done.lengths + 1)
+    paths = done.states // VIEWS
+    width = torch.full_like(done.lengths, paths.shape[1])
+    numbers: dict[str, Any] = summary(
+        score(ground.world, paths, width, split.references, options.protocol)
+    )
+    if options.results:
+        stage = trained.folder(options.follower)
+        variants = [
+            "" if options.control == "none" else options.control,
+            "blanked" if ground.recipe.world.features == "none" else "",
+        ]
+        method = "bc" if options.follower == "bc_concat" else options.follower
+        variants.append("concat" if options.follower == "bc_concat" else "")
+        write_result(
+            options.results,
+            method=method,
+            variant="+".join(v for v in variants if v),
+            train_split=ground.recipe.train_split,
+            split=options.split,
+            seed=ground.recipe.seed,
+            config=stage.config,
+            metrics=numbers,
+            world=ground.world.name,
+            minutes=stage.status["minutes"],
+            config_digest=stage.status["config_digest"],
+            digest=stage.status["digest"],
+        )
+    return numbers

@@ -1,0 +1,68 @@
+"""What several commands share: a parser that helps with misspelt words, tables, JSON, results."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from langgoalirl.errors import nearest
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, but a misspelt option or command is answered with the nearest one there is."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, allow_abbrev=False, **options)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse what is unknown here, where this command's own options are known."""
+        known, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            options = [text for action in self._actions for text in action.option_strings]
+            self.error(f"unknown argument '{unknown[0]}'.{nearest(unknown[0], options)}")
+        return known, []
+
+    def error(self, message: str) -> NoReturn:
+        """One sentence and exit code 2."""
+        choice = re.match(r"argument (\S+): invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        if choice:
+            names = [name.strip(" '\"") for name in choice[3].split(",")]
+            message = f"{choice[1]}: there is no '{choice[2]}'.{nearest(choice[2], names)}"
+        self.exit(2, f"{self.prog}: {message} See '{self.prog} --help'.\n")
+
+
+def add_world(parser: argparse.ArgumentParser, needed: bool = False) -> None:
+    """The options that name a world without a recipe."""
+    parser.add_argument("--world", choices=("houses", "r2r"), required=needed, help="the world")
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", help="Room-to-Room's folder (or $LANGGOALIRL_R2R)"
+    )
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """--json."""
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object and nothing else"
+    )
+
+
+def show(
+    as_json: bool, value: dict[str, Any], title: str, head: Sequence[str], rows: Iterable[Sequence]
+) -> None:
+    """The same content as one JSON object or as a table."""
+    if as_json:
+        print(json.dumps(value, ensure_ascii=False))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for i, name in enumerate(head):
+        table.add_column(name, justify="left" if i == 0 else "right")
+    for row in rows:
+        table.add_row(*(f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in row))
+    Console().print(table)

@@ -1,0 +1,129 @@
+"""Recipes: TOML files that fill dataclasses. Each field is declared once, with its help.
+
+recipe = load(Recipe, Path("recipes/houses/pretrain.toml"), ["seed=1", "sizes.hidden=256"])
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+import types
+import typing
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from langgoalirl.errors import UserError, nearest
+from langgoalirl.files import read_text
+
+T = TypeVar("T")
+
+
+def option(default: Any, help: str, choices: tuple[str, ...] = ()) -> Any:
+    """A dataclass field with its line of help and, for names, the names that are allowed."""
+    metadata = {"help": help, "choices": choices}
+    if callable(default):
+        return dataclasses.field(default_factory=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def load(kind: type[T], file: Path | None, overrides: Iterable[str] = ()) -> T:
+    """A recipe file with `section.field=value` overrides on top, checked field by field."""
+    values: dict[str, Any] = {}
+    if file is not None:
+        try:
+            values = tomllib.loads(read_text(file))
+        except tomllib.TOMLDecodeError as error:
+            raise UserError(f"{file}: not valid TOML ({error}).") from None
+    recipe = from_dict(kind, values, str(file))
+    for text in overrides:
+        recipe = _override(recipe, text)
+    return recipe
+
+
+def from_dict(kind: type[T], values: dict[str, Any], where: str, section: str = "") -> T:
+    """A dataclass from nested dictionaries; anything unknown or of the wrong kind is an error."""
+    fields = {field.name: field for field in dataclasses.fields(typing.cast(Any, kind))}
+    hints = typing.get_type_hints(kind)
+    filled: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in fields:
+            raise UserError(f"{where}: unknown field '{section}{name}'.{nearest(name, fields)}")
+        filled[name] = _checked(hints[name], fields[name], value, where, f"{section}{name}")
+    try:
+        return kind(**filled)
+    except ValueError as error:
+        raise UserError(f"{where}: {error}") from None
+
+
+def _checked(hint: Any, field: Any, value: Any, where: str, name: str) -> Any:
+    """The value in the field's type, or one sentence that says what is wanted."""
+    if dataclasses.is_dataclass(hint):
+        if not isinstance(value, dict):
+            raise UserError(f"{where}: '{name}' is a section; write [{name}] above its fields.")
+        return from_dict(typing.cast(Any, hint), value, where, f"{name}.")
+    allowed = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if value is None and types.NoneType in allowed:
+        return None
+    plain = next(kind for kind in allowed if kind is not types.NoneType)
+    if plain is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if not isinstance(value, plain) or (isinstance(value, bool) and plain is not bool):
+        raise UserError(
+            f"{where}: '{name}' must be {_KINDS[plain]}, not {value!r}; {field.metadata['help']}."
+        )
+    choices = field.metadata.get("choices", ())
+    if choices and value not in choices:
+        raise UserError(f"{where}: '{name}' cannot be {value!r}.{nearest(value, choices)}")
+    return value
+
+
+_KINDS = {
+    int: "a whole number",
+    float: "a number",
+    str: "text in quotes",
+    bool: "true or false",
+}
+
+
+def _override(recipe: T, text: str) -> T:
+    """`section.field=value` applied to a recipe; the value is TOML, or text without quotes."""
+    name, equals, written = text.partition("=")
+    if not equals:
+        raise UserError(f"'{text}': an override is written field=value, for example seed=1.")
+    try:
+        value = tomllib.loads(f"value = {written}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = written
+    nested: Any = value
+    for part in reversed(name.strip().split(".")):
+        nested = {part: nested}
+    return from_dict(type(recipe), _merged(as_dict(recipe), nested), f"'{text}'")
+
+
+def _merged(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    result = dict(base)
+    for name, value in change.items():
+        old = result.get(name)
+        both = isinstance(old, dict) and isinstance(value, dict)
+        result[name] = _merged(typing.cast(dict, old), value) if both else value
+    return result
+
+
+def as_dict(recipe: Any) -> dict[str, Any]:
+    """The complete recipe as plain values, defaults included."""
+    return dataclasses.asdict(recipe)
+
+
+def describe(kind: Any, section: str = "") -> Iterator[tuple[str, str, str]]:
+    """(field, default, help) of every field, sections unfolded: what `--help` shows."""
+    hints = typing.get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        hint = hints[field.name]
+        if dataclasses.is_dataclass(hint):
+            yield from describe(hint, f"{section}{field.name}.")
+            continue
+        text = field.metadata["help"]
+        if field.metadata.get("choices"):
+            text += f" ({', '.join(field.metadata['choices'])})"
+        yield f"{section}{field.name}", str(field.default), text

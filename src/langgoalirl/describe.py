@@ -1,0 +1,237 @@
+"""What the goal generator says of given routes, and how good that is.
+
+Likeness to what humans said (BLEU), variety (distinct sentences, self-BLEU, use of z), and truth:
+followability, the success of a follower on generated goals over its success on human ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import sacrebleu
+import torch
+from torch import Tensor
+
+from langgoalirl.demonstrations import Batch, DemonstrationSet, mix, observe_along
+from langgoalirl.evaluate import follower_scores
+from langgoalirl.language.vocabulary import PAD, Vocabulary, tokenize
+from langgoalirl.models.base_model import BaseModel
+from langgoalirl.models.goal_generator import Encoded, GoalGenerator, Walk, kl_divergence
+from langgoalirl.models.layers import masked_log_softmax
+from langgoalirl.rollout import Follower
+from langgoalirl.worlds.navgraph import NavGraph
+from langgoalirl.worlds.types import NO_ACTION, STOP, References, Split, World
+
+AT_ONCE = 200  # routes
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How sentences are drawn: z from the prior, words greedy unless a temperature is given."""
+
+    samples: int = 5
+    limit: int = 60
+    temperature: float = 0.0
+    nucleus: float = 1.0
+
+
+def walk_of(world: World, batch: Batch) -> Walk:
+    """A batch of demonstrations as the generator sees it."""
+    seen = observe_along(world, batch, torch.float32)
+    return Walk(seen, batch.actions.to(world.device), batch.lengths.to(world.device))
+
+
+@torch.no_grad()
+def sample_goals(
+    model: GoalGenerator, encoded: Encoded, how: Sampling, generator: torch.Generator
+) -> Tensor:
+    """[B, samples, N] sentences for encoded trajectories."""
+    repeated = encoded.repeat(how.samples)
+    z = model.prior_of(repeated).sample(generator)
+    words = model.generate(
+        repeated,
+        z,
+        how.limit,
+        temperature=how.temperature,
+        nucleus=how.nucleus,
+        generator=generator,
+    )
+    return words.view(len(encoded.whole), how.samples, -1)
+
+
+@torch.no_grad()
+def path_log_likelihood(world: World, base: BaseModel, batch: Batch, words: Tensor) -> Tensor:
+    """[B, S] log p(path | sentence) for S sentences [B, S, N] per path: how well a follower
+    would be led along it. The states do not depend on the goal and are worked out once."""
+    b, s, n = words.shape
+    seen = observe_along(world, batch, torch.float32)
+    state = base.state.sequence(seen.views, seen.facing)
+    steps, candidates = seen.mask.shape[1:]
+    goal = base.read(words.view(b * s, n))
+    logits = base.scores(
+        state.repeat_interleave(s, 0), goal, seen.actions.repeat_interleave(s, 0)
+    ).view(b, s, steps, candidates)
+    log_probability = masked_log_softmax(logits, seen.mask[:, None])
+    actions = batch.actions.to(world.device)[:, None].expand(b, s, steps)
+    chosen = log_probability.gather(-1, actions.clamp_min(STOP)[..., None])[..., 0]
+    return torch.where(actions != NO_ACTION, chosen, 0.0).sum(-1)
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """What the generator said of the routes of a split, one row per route."""
+
+    rows: Tensor  # [R] the first row of each route in the split
+    words: Tensor  # [R, S, N]
+    best: Tensor  # [R] the sample that the own base model follows best
+
+
+@torch.no_grad()
+def speak(
+    world: World,
+    data: DemonstrationSet,
+    model: GoalGenerator,
+    base: BaseModel,
+    how: Sampling,
+    seed: int,
+) -> Spoken:
+    """Sample sentences for every route, and choose among them as a pragmatic speaker would."""
+    rows = first_rows(data.route)
+    generator = torch.Generator(world.device)
+    said, best = [], []
+    for i, part in enumerate(rows.split(AT_ONCE)):
+        generator.manual_seed(mix(seed, i, 5))
+        batch = data.rows(part)
+        words = sample_goals(model, model.encode(walk_of(world, batch)), how, generator)
+        best.append(path_log_likelihood(world, base, batch, words).argmax(1).cpu())
+        padded = torch.full((*words.shape[:2], how.limit + 1), PAD)
+        padded[..., : words.shape[2]] = words.cpu()
+        said.append(padded)
+    return Spoken(rows, torch.cat(said), torch.cat(best))
+
+
+def first_rows(route: Tensor) -> Tensor:
+    """The first row of every route."""
+    order = torch.arange(len(route))
+    first = torch.full((int(route.max()) + 1,), len(route))
+    first = first.scatter_reduce(0, route, order, reduce="amin")
+    return first[first < len(route)]
+
+
+def likeness(spoken: Spoken, vocabulary: Vocabulary, split: Split) -> dict[str, float]:
+    """BLEU-4 and n-gram precisions of one sample per route against all human sentences."""
+    said = [normal(text) for text in vocabulary.decode(spoken.words[:, 0])]
+    return bleu(said, references(split, spoken.rows))
+
+
+def references(split: Split, rows: Tensor) -> list[list[str]]:
+    """All human sentences of each route."""
+    by_route: dict[int, list[str]] = {}
+    for route, goal in zip(split.tasks.route.tolist(), split.tasks.goals, strict=True):
+        by_route.setdefault(route, []).append(normal(goal))
+    return [by_route[route] for route in split.tasks.route[rows].tolist()]
+
+
+def normal(text: str) -> str:
+    """A sentence as BLEU compares it: our tokens, lower case."""
+    return " ".join(tokenize(text))
+
+
+def bleu(said: list[str], human: list[list[str]]) -> dict[str, float]:
+    """Corpus BLEU-4 and its precisions, as fractions."""
+    most = max(map(len, human))
+    # A route with fewer sentences than others has none, not an empty one, in the last columns.
+    columns: Any = [[row[i] if i < len(row) else None for row in human] for i in range(most)]
+    result = sacrebleu.corpus_bleu(said, columns, tokenize="none", force=True)
+    p1, p2, p3 = (value / 100 for value in result.precisions[:3])
+    return {"bleu": result.score / 100, "p1": p1, "p2": p2, "p3": p3}
+
+
+def self_bleu(groups: list[list[str]]) -> float:
+    """How much the first three sentences of each group repeat each other."""
+    three = [group[:3] for group in groups if len(group) >= 3]
+    said = [group[i] for group in three for i in range(3)]
+    others = [[g for j, g in enumerate(group) if j != i] for group in three for i in range(3)]
+    return bleu(said, others)["bleu"]
+
+
+def variety(spoken: Spoken, vocabulary: Vocabulary, split: Split) -> dict[str, float]:
+    """Distinct sentences per route, and self-BLEU beside the humans' own."""
+    texts = vocabulary.decode(spoken.words.flatten(0, 1))
+    samples = spoken.words.shape[1]
+    groups = [
+        [normal(text) for text in texts[i : i + samples]] for i in range(0, len(texts), samples)
+    ]
+    return {
+        "distinct": sum(len(set(group)) for group in groups) / len(groups),
+        "self_bleu": self_bleu(groups),
+        "self_bleu_human": self_bleu(references(split, spoken.rows)),
+    }
+
+
+@torch.no_grad()
+def use_of_latent(
+    world: World, data: DemonstrationSet, model: GoalGenerator, seed: int
+) -> dict[str, float]:
+    """KL(q || p), and nats per sentence that a posterior's z of another sentence costs."""
+    generator = torch.Generator(world.device).manual_seed(mix(seed, 6))
+    kl, own, foreign = [], [], []
+    for rows in torch.arange(len(data)).split(AT_ONCE):
+        batch = data.rows(rows)
+        words = batch.words.to(world.device)
+        encoded = model.encode(walk_of(world, batch))
+        q = model.posterior_of(encoded, words)
+        z = q.sample(generator)
+        kl.append(kl_divergence(q, model.prior_of(encoded)))
+        own.append(model.log_likelihood(encoded, words, z))
+        # Rolled by a third: another route's z, with no chance of being one's own.
+        foreign.append(model.log_likelihood(encoded, words, z.roll(max(1, len(z) // 3), 0)))
+    own_mean = torch.cat(own).mean().item()
+    return {
+        "kl": torch.cat(kl).mean().item(),
+        "reconstruction": -own_mean,
+        "shuffled_z_costs": own_mean - torch.cat(foreign).mean().item(),
+    }
+
+
+@torch.no_grad()
+def followability(
+    world: NavGraph, follower: Follower, vocabulary: Vocabulary, spoken: Spoken, split: Split
+) -> dict[str, float]:
+    """Success on generated goals over success on human ones, for the same paths. The follower
+    must be of another seed than the models that spoke and chose."""
+    if split.references is None:
+        raise ValueError("followability needs annotated paths")
+    human = follower_scores(world, follower, split, vocabulary.encode(split.tasks.goals, 80))
+    rows = spoken.rows
+    part = Split(
+        split.name,
+        split.tasks.rows(rows),
+        None,
+        References(split.references.paths[rows], split.references.lengths[rows]),
+    )
+    each = torch.arange(len(rows))
+    single = follower_scores(world, follower, part, spoken.words[:, 0])
+    chosen = follower_scores(world, follower, part, spoken.words[each, spoken.best])
+    base = human["sr"].mean().item()
+    rates = {name: s["sr"].mean().item() for name, s in (("single", single), ("best", chosen))}
+    return {
+        "success_human": base,
+        "success_single": rates["single"],
+        "success_selected": rates["best"],
+        "followability_single": rates["single"] / max(base, 1e-9),
+        "followability_selected": rates["best"] / max(base, 1e-9),
+    }
+
+
+def examples(
+    spoken: Spoken, vocabulary: Vocabulary, split: Split, count: int
+) -> list[dict[str, str]]:
+    """Some routes, evenly spread over the split: a human's sentence and the first sample."""
+    picks = torch.linspace(0, len(spoken.rows) - 1, min(count, len(spoken.rows))).long()
+    said = vocabulary.decode(spoken.words[picks, 0])
+    return [
+        {"id": split.tasks.ids[row], "human": split.tasks.goals[row].strip(), "generated": text}
+        for row, text in zip(spoken.rows[picks].tolist(), said, strict=True)
+    ]

@@ -1,0 +1,384 @@
+"""Everything that is trained before the adversarial loop, as stages with a folder each:
+base model → behaviour cloning on its frozen state; goal-agnostic policy; goal generator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from langgoalirl.config import as_dict, from_dict
+from langgoalirl.demonstrations import Batch, BatchOrder, DemonstrationSet, mix, observe_along
+from langgoalirl.errors import UserError, nearest
+from langgoalirl.evaluate import validation
+from langgoalirl.language.vocabulary import Vocabulary, read_glove
+from langgoalirl.models.base_model import BaseModel
+from langgoalirl.models.goal_generator import GoalGenerator, Walk
+from langgoalirl.models.layers import masked_log_softmax
+from langgoalirl.models.policy import Frozen, FrozenEncoder, GoalAgnosticPolicy, Policy, PolicyHead
+from langgoalirl.recipe import GeneratorTraining, Pretraining, open_world
+from langgoalirl.rollout import Follower
+from langgoalirl.run_folder import RunFolder, Tensors, digest
+from langgoalirl.stages import stage
+from langgoalirl.training import Objective, Training, fit, precision
+from langgoalirl.worlds.navgraph import NavGraph
+from langgoalirl.worlds.types import NO_ACTION, STOP, Split
+
+
+@dataclass
+class Ground:
+    """What all stages of a recipe stand on: world, words, demonstrations."""
+
+    recipe: Pretraining
+    runs: Path
+
+    @cached_property
+    def world(self) -> NavGraph:
+        """The world that the recipe names."""
+        return open_world(self.recipe.world, self.recipe.device)
+
+    @cached_property
+    def split(self) -> Split:
+        """What is learned from."""
+        return self.world.split(self.recipe.train_split)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The words of the instructions that are learned from."""
+        return Vocabulary.build(self.split.tasks.goals, self.recipe.min_count)
+
+    @cached_property
+    def data(self) -> DemonstrationSet:
+        """The demonstrations that are learned from."""
+        return DemonstrationSet(self.world, self.split, self.vocabulary, self.recipe.word_limit)
+
+    @cached_property
+    def selection(self) -> Split | None:
+        """The split by which the best weights are chosen."""
+        name = self.recipe.select_split
+        return self.world.split(name) if name else None
+
+    def words(self, split: Split) -> Tensor:
+        """A split's instructions in numbers."""
+        return self.vocabulary.encode(split.tasks.goals, self.recipe.word_limit)
+
+    def config(self, settings: Training, **inputs: str) -> dict[str, Any]:
+        """All that a stage depends on."""
+        chosen = self.selection
+        return {
+            **{k: v for k, v in as_dict(self.recipe).items() if k in _SHARED},
+            "world": {"name": self.world.name, "digest": self.world.digest},
+            "data": digest({k: v for k, v in vars(self.data).items() if isinstance(v, Tensor)}),
+            "selection": digest({"words": self.words(chosen)}) if chosen else "",
+            "training": as_dict(settings),
+            "inputs": inputs,
+        }
+
+    def embeddings(self, embed: nn.Embedding) -> None:
+        """GloVe vectors for the words that have one, where the world comes with them."""
+        folder = getattr(self.world, "directory", Path()) / "glove"
+        if not self.recipe.glove or not (folder / "train_glove.npy").exists():
+            return
+        with torch.no_grad():
+            for word, vector in read_glove(folder, self.vocabulary).items():
+                if len(vector) == embed.embedding_dim:
+                    embed.weight[word] = vector
+
+    def fit_follower(
+        self, run: RunFolder, model: nn.Module, objective: Objective, settings: Training
+    ) -> Tensors:
+        """Train something that acts, with its success on the selection split in view."""
+        order = BatchOrder(self.data, settings.batch, self.recipe.seed, settings.mirror)
+        look = None
+        if self.selection is not None:
+            look = validation(self.world, self.selection, self.words(self.selection), torch.float32)
+        return fit(run, model, objective, order, settings, self.recipe.seed, look, "sr")
+
+
+_SHARED = ("sizes", "seed", "train_split", "select_split", "min_count", "word_limit", "glove")
+
+
+def initialised(seed: int, build: type, *arguments: Any) -> Any:
+    """A network whose first weights depend on the seed alone; torch's own state is left alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build(*arguments)
+
+
+def imitation_loss(logits: Tensor, mask: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+    """L_base = CrossEntropy(p^a, y^a) per step of the expert, and how often p^a agrees with it."""
+    log_probability = masked_log_softmax(logits, mask)
+    real = actions != NO_ACTION
+    chosen = log_probability.gather(-1, actions.clamp_min(STOP)[..., None])[..., 0]
+    loss = -torch.where(real, chosen, 0.0).sum() / real.sum()
+    agrees = (log_probability.argmax(-1) == actions) & real
+    return loss, agrees.sum() / real.sum()
+
+
+def _cloning(ground: Ground, model: nn.Module, settings: Training) -> Objective:
+    """Teacher forcing along the demonstrations."""
+    world = ground.world
+    dtype, _ = precision(settings.precision, world.device)
+
+    def objective(
+        batch: Batch, update: int, generator: torch.Generator
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        seen = observe_along(world, batch, dtype)
+        logits = model(batch.words.to(world.device), seen)
+        loss, agreement = imitation_loss(logits, seen.mask, batch.actions.to(world.device))
+        return loss, {"agreement": agreement}
+
+    return objective
+
+
+def base_model(ground: Ground) -> RunFolder:
+    """The sequence-to-sequence model whose decoder becomes the frozen state encoder."""
+    settings = ground.recipe.base_model
+
+    def train(run: RunFolder) -> Tensors:
+        model = new_base_model(ground)
+        ground.vocabulary.save(run.path / "vocabulary.json")
+        return ground.fit_follower(run, model, _cloning(ground, model, settings), settings)
+
+    return stage(ground.runs, "base_model", ground.config(settings), __name__, train)
+
+
+def new_base_model(ground: Ground) -> BaseModel:
+    """An untrained base model of the recipe's sizes."""
+    recipe = ground.recipe
+    model = initialised(
+        mix(recipe.seed, 10),
+        BaseModel,
+        ground.world.feature_width,
+        len(ground.vocabulary),
+        recipe.sizes,
+    )
+    ground.embeddings(model.goal.embed)
+    return model.to(ground.world.device)
+
+
+def load_base_model(ground: Ground, run: RunFolder) -> BaseModel:
+    """A trained base model."""
+    model = new_base_model(ground)
+    model.load_state_dict(run.need("final"))
+    return model.eval()
+
+
+def goal_agnostic(ground: Ground) -> RunFolder:
+    """π_p: how experts move when nobody tells them where."""
+    settings = ground.recipe.goal_agnostic
+
+    def train(run: RunFolder) -> Tensors:
+        model = new_goal_agnostic(ground)
+        return ground.fit_follower(run, model, _cloning(ground, model, settings), settings)
+
+    return stage(ground.runs, "goal_agnostic", ground.config(settings), __name__, train)
+
+
+def new_goal_agnostic(ground: Ground) -> GoalAgnosticPolicy:
+    """An untrained π_p of the recipe's sizes."""
+    recipe = ground.recipe
+    model = initialised(
+        mix(recipe.seed, 11), GoalAgnosticPolicy, ground.world.feature_width, recipe.sizes
+    )
+    return model.to(ground.world.device)
+
+
+def load_goal_agnostic(ground: Ground, run: RunFolder) -> GoalAgnosticPolicy:
+    """A trained π_p."""
+    model = new_goal_agnostic(ground)
+    model.load_state_dict(run.need("final"))
+    return model.eval()
+
+
+def behaviour_cloning(ground: Ground, base: RunFolder, attention: bool = True) -> RunFolder:
+    """The policy network of LangGoalIRL, trained by cross entropy on the frozen state.
+
+    The frozen encodings are worked out once, mirrored ones too, and only the policy head learns.
+    """
+    settings = ground.recipe.bc
+    config = ground.config(settings, base=base.status["digest"], attention=str(attention))
+
+    def train(run: RunFolder) -> Tensors:
+        policy = new_policy(ground, base, attention)
+        frozen = FrozenDemonstrations(ground, policy.encoder, settings.mirror)
+        world, dtype = ground.world, precision(settings.precision, ground.world.device)[0]
+
+        def objective(
+            batch: Batch, update: int, generator: torch.Generator
+        ) -> tuple[Tensor, dict[str, Tensor]]:
+            seen = observe_along(world, batch, dtype)
+            logits = policy.head(frozen.of(batch), seen.actions)
+            loss, agreement = imitation_loss(logits, seen.mask, batch.actions.to(world.device))
+            return loss, {"agreement": agreement}
+
+        return ground.fit_follower(run, policy, objective, settings)
+
+    return stage(ground.runs, "bc", config, __name__, train)
+
+
+def new_policy(ground: Ground, base: RunFolder, attention: bool = True) -> Policy:
+    """A policy with an untrained head on a trained base model."""
+    recipe = ground.recipe
+    encoder = FrozenEncoder(load_base_model(ground, base), attention)
+    head = initialised(mix(recipe.seed, 12), PolicyHead, ground.world.feature_width, recipe.sizes)
+    return Policy(encoder, head).to(ground.world.device)
+
+
+def load_policy(ground: Ground, base: RunFolder, run: RunFolder, attention: bool = True) -> Policy:
+    """A trained policy."""
+    policy = new_policy(ground, base, attention)
+    policy.load_state_dict(run.need("final"))
+    return policy.eval()
+
+
+class FrozenDemonstrations:
+    """h^s and g of every step of every demonstration, in half precision."""
+
+    def __init__(self, ground: Ground, encoder: FrozenEncoder, mirror: bool) -> None:
+        data, world = ground.data, ground.world
+        shape = (2 if mirror else 1, *data.actions.shape, ground.recipe.sizes.hidden)
+        self.parts = Frozen(
+            *(torch.zeros(shape, dtype=torch.bfloat16, device=world.device) for _ in range(2))
+        )
+        for side in range(shape[0]):
+            for rows in torch.arange(len(data)).split(500):
+                batch = data.rows(rows, torch.full((len(rows),), bool(side)))
+                seen = observe_along(world, batch, torch.float32)
+                frozen = encoder.along(batch.words.to(world.device), seen)
+                for part, values in zip(self.parts, frozen, strict=True):
+                    part[side, rows, : values.shape[1]] = values.to(part.dtype)
+
+    def of(self, batch: Batch) -> Frozen:
+        """The encodings [B, T, hidden] of a batch."""
+        side, steps = batch.mirrored.long(), batch.actions.shape[1]
+        return Frozen(*(part[side, batch.rows, :steps] for part in self.parts))
+
+
+def goal_generator(ground: Ground) -> RunFolder:
+    """The variational goal generator, by its lower bound with λ on the KL term."""
+    recipe, settings = ground.recipe, ground.recipe.goal_generator
+
+    def train(run: RunFolder) -> Tensors:
+        model = new_goal_generator(ground)
+        order = BatchOrder(ground.data, settings.batch, recipe.seed, settings.mirror)
+        objective = _lower_bound(ground, model, settings)
+        return fit(run, model, objective, order, settings, recipe.seed)
+
+    return stage(ground.runs, "goal_generator", ground.config(settings), __name__, train)
+
+
+def _lower_bound(ground: Ground, model: GoalGenerator, settings: GeneratorTraining) -> Objective:
+    """-E_q[log p(G | z, τ)] + λ max(KL, free nats), per sentence."""
+    world = ground.world
+    dtype, _ = precision(settings.precision, world.device)
+
+    def objective(
+        batch: Batch, update: int, generator: torch.Generator
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        words = batch.words.to(world.device)
+        walk = Walk(
+            observe_along(world, batch, dtype),
+            batch.actions.to(world.device),
+            batch.lengths.to(world.device),
+        )
+        likelihood, kl = model.elbo(walk, words, settings.word_dropout, generator)
+        reconstruction, divergence = -likelihood.mean(), kl.mean()
+        weight = min(1.0, update / max(1, settings.kl_updates))
+        loss = reconstruction + weight * divergence.clamp_min(settings.free_nats)
+        return loss, {"reconstruction": reconstruction, "kl": divergence}
+
+    return objective
+
+
+def new_goal_generator(ground: Ground) -> GoalGenerator:
+    """An untrained goal generator of the recipe's sizes."""
+    recipe = ground.recipe
+    model = initialised(
+        mix(recipe.seed, 13),
+        GoalGenerator,
+        ground.world.feature_width,
+        len(ground.vocabulary),
+        recipe.sizes,
+    )
+    ground.embeddings(model.embed)
+    return model.to(ground.world.device)
+
+
+def load_goal_generator(ground: Ground, run: RunFolder) -> GoalGenerator:
+    """A trained goal generator."""
+    model = new_goal_generator(ground)
+    model.load_state_dict(run.need("final"))
+    return model.eval()
+
+
+def pretrain(
+    recipe: Pretraining, runs: Path, name: str, wanted: Iterable[str]
+) -> tuple[RunFolder, dict[str, RunFolder]]:
+    """Train the wanted stages and what they need; gives the run's folder and the stages'."""
+    ground = Ground(recipe, runs)
+    run = RunFolder(runs / name)
+    run.begin(as_dict(recipe))
+    stages: dict[str, RunFolder] = {}
+    for kind in wanted:
+        if kind in ("base_model", "bc", "bc_concat") and "base_model" not in stages:
+            stages["base_model"] = base_model(ground)
+        if kind in ("bc", "bc_concat"):
+            stages[kind] = behaviour_cloning(ground, stages["base_model"], kind == "bc")
+        elif kind == "goal_agnostic":
+            stages[kind] = goal_agnostic(ground)
+        elif kind == "goal_generator":
+            stages[kind] = goal_generator(ground)
+        known = run.status.get("stages", {})
+        found = {k: str(stage.path.relative_to(runs)) for k, stage in stages.items()}
+        run.finish(stages=known | found)
+    return run, stages
+
+
+@dataclass
+class Trained:
+    """A pretrained run, opened again: its ground, and its stages' networks by name."""
+
+    ground: Ground
+    stages: dict[str, str]
+
+    @classmethod
+    def open(cls, path: Path, device: str | None = None) -> Trained:
+        """A folder that `pretrain` wrote."""
+        run = RunFolder(path)
+        if "stages" not in run.status:
+            raise UserError(f"{path}: is no pretrained run; make one with 'langgoalirl pretrain'.")
+        recipe = from_dict(Pretraining, run.config, str(path / "config.json"))
+        if device:
+            recipe = replace(recipe, device=device)
+        return cls(Ground(recipe, path.parent), run.status["stages"])
+
+    def folder(self, name: str) -> RunFolder:
+        """A stage's folder."""
+        if name not in self.stages:
+            raise UserError(
+                f"stage '{name}' was not trained in this run.{nearest(name, self.stages)}"
+            )
+        return RunFolder(self.ground.runs / self.stages[name])
+
+    def base_model(self) -> BaseModel:
+        """The trained base model."""
+        return load_base_model(self.ground, self.folder("base_model"))
+
+    def goal_generator(self) -> GoalGenerator:
+        """The trained goal generator."""
+        return load_goal_generator(self.ground, self.folder("goal_generator"))
+
+    def follower(self, name: str) -> Follower:
+        """One of the run's networks that act."""
+        if name == "base_model":
+            return self.base_model()
+        if name == "goal_agnostic":
+            return load_goal_agnostic(self.ground, self.folder(name))
+        base = self.folder("base_model")
+        return load_policy(self.ground, base, self.folder(name), attention=name == "bc")

@@ -1,0 +1,49 @@
+"""Stages: pieces of training whose outputs are found again by what they depend on.
+
+A stage's name ends in a hash of its configuration, of its inputs' digests and of the sources of
+the modules that train it. Asked for the same again, the finished folder is the answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from langgoalirl.progress import console
+from langgoalirl.provenance import commit, source_digest
+from langgoalirl.run_folder import RunFolder, Tensors, digest
+
+
+def stage(
+    runs: Path,
+    name: str,
+    config: dict[str, Any],
+    module: str,
+    train: Callable[[RunFolder], Tensors],
+) -> RunFolder:
+    """The folder of a stage, trained if it isn't there yet and gone on with if it was cut off.
+
+    `config` holds everything that the result depends on, the digests of its inputs included.
+    """
+    key = json.dumps({"config": config, "source": source_digest(module)}, sort_keys=True)
+    identity = hashlib.sha256(key.encode()).hexdigest()
+    run = RunFolder(runs / "stages" / f"{name}-{identity[:12]}")
+    if run.finished:
+        console.print(f"{name}: found in {run.path}", highlight=False)
+        return run
+    run.begin({"stage": name, **config})
+    began = datetime.now(UTC)
+    tensors = train(run)
+    run.save("final", tensors, {})
+    run.finish(
+        digest=digest(tensors),
+        config_digest=identity,
+        commit=commit(),
+        date=began.isoformat(timespec="seconds"),
+        minutes=round((datetime.now(UTC) - began).total_seconds() / 60, 2),
+    )
+    return run
