@@ -4,6 +4,7 @@ only when it runs, so that `--help` is quick."""
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -46,6 +47,8 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; what the user can put right is one sentence and exit code 2."""
     options = build_parser().parse_args(arguments)
+    # One process with one thread per core does more than one process with several threads.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         options.run(options)
     except UserError as error:

@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from langgoalirl.data import fetch as module
@@ -591,6 +591,7 @@ def test_an_archive_from_elsewhere_does_not_replace_good_files(
     byte=st.integers(0, 255),
     end=st.one_of(st.none(), st.integers(0, len(packed()))),
 )
+@example(at=868, byte=2, end=None)  # a member that begins before the archive
 def test_a_mutated_archive_gives_the_files_or_nothing(
     tmp_path_factory: pytest.TempPathFactory, at: int, byte: int, end: int | None
 ) -> None:

@@ -31,7 +31,12 @@ def add(commands: argparse._SubParsersAction) -> None:
         "--from", dest="offline", type=Path, metavar="DIR", help="copy files already at hand"
     )
     fetch.add_argument(
-        "--features", action="store_true", help="ResNet-152 image features too (3 GB)"
+        "--with",
+        dest="extras",
+        action="append",
+        default=[],
+        choices=("glove", "features"),
+        help="GloVe vectors, or ResNet-152 image features (3 GB), too; may be given twice",
     )
     fetch.set_defaults(run=run_fetch)
 
@@ -65,10 +70,18 @@ def add(commands: argparse._SubParsersAction) -> None:
 def run_fetch(options: argparse.Namespace) -> None:
     """langgoalirl data fetch."""
     from langgoalirl.data.fetch import fetch
-    from langgoalirl.progress import console
+    from langgoalirl.data.sources import STANDARD
+    from langgoalirl.progress import Download, console
 
-    wanted = {"base", "features"} if options.features else {"base"}
-    fetch(options.directory, wanted, offline=options.offline, report=console.print)
+    wanted = set(STANDARD) | set(options.extras)
+    with Download() as download:
+        fetch(
+            options.directory,
+            wanted,
+            offline=options.offline,
+            report=console.print,
+            progress=download.reach,
+        )
 
 
 def run_check(options: argparse.Namespace) -> None:
@@ -80,9 +93,13 @@ def run_check(options: argparse.Namespace) -> None:
         options.json,
         report.as_json(),
         f"Room-to-Room in {options.directory}",
-        ["what", "status", "detail", "remedy"],
-        [(row.what, row.status, row.detail, row.remedy) for row in report.rows],
+        ["what", "status", "detail"],
+        [(row.what, row.status, row.detail) for row in report.rows],
     )
+    if not options.json:
+        for row in report.rows:
+            if row.remedy:
+                print(f"{row.what}: {row.remedy}")
     damaged = [row.what for row in report.rows if row.status == "damaged"]
     if damaged:
         raise UserError(f"{options.directory}: damaged: {', '.join(damaged)}; see above.")

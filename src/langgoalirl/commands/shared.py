@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,14 +17,19 @@ class Parser(argparse.ArgumentParser):
     """argparse, but a misspelt option or command is answered with the nearest one there is."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, allow_abbrev=False, **options)
+        super().__init__(*arguments, **{"allow_abbrev": False, **options})
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuse what is unknown here, where this command's own options are known."""
-        known, unknown = super().parse_known_args(args, namespace)
-        if unknown:
-            options = [text for action in self._actions for text in action.option_strings]
-            self.error(f"unknown argument '{unknown[0]}'.{nearest(unknown[0], options)}")
+        options = [text for action in self._actions for text in action.option_strings]
+        words = list(sys.argv[1:] if args is None else args)
+        # Before argparse complains of a required option that is there but misspelt.
+        unknown = [w for w in words if w.startswith("--") and w.split("=")[0] not in options]
+        if unknown and self._subparsers is None:
+            self.error(f"there is no option '{unknown[0]}'.{nearest(unknown[0], options)}")
+        known, rest = super().parse_known_args(args, namespace)
+        if rest:
+            self.error(f"unknown argument '{rest[0]}'.{nearest(rest[0], options)}")
         return known, []
 
     def error(self, message: str) -> NoReturn:
@@ -62,7 +68,7 @@ def show(
 
     table = Table(title=title, title_justify="left")
     for i, name in enumerate(head):
-        table.add_column(name, justify="left" if i == 0 else "right")
+        table.add_column(name, justify="left" if i == 0 else "right", overflow="fold")
     for row in rows:
         table.add_row(*(f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in row))
     Console().print(table)

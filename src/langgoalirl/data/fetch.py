@@ -273,6 +273,10 @@ def _install_archive(source: FolderSource, part: Path, target: Path) -> None:
                         shutil.copyfileobj(packed, unpacked, CHUNK)
         except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError) as error:
             raise _WrongBytes(f"not a whole zip archive ({error})") from None
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # a member that claims to begin before the archive does
+                raise
+            raise _WrongBytes("not a whole zip archive (a member begins nowhere)") from None
         for file in stage.iterdir():
             if fault := source.fault(file):
                 raise _WrongBytes(f"{file.name} in the archive is {fault}")

@@ -7,22 +7,27 @@ from torch import Tensor, nn
 
 
 class Dropout(nn.Module):
-    """Dropout that draws from a generator of our own, so that a run can be repeated and resumed."""
+    """Dropout that draws from a generator of our own, so that a run can be repeated and resumed.
+
+    Eight decisions come out of each random number: several times as fast as one by one on a CPU.
+    The rate is therefore rounded to 256ths, and the scale follows the rounded rate.
+    """
 
     def __init__(self, rate: float) -> None:
         super().__init__()
-        self.rate = rate
+        self.kept = 256 - round(256 * rate)
         self.generator: torch.Generator | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """Zero a share of the entries and scale the others up; nothing outside training."""
-        if not self.training or self.rate == 0.0:
+        if not self.training or self.kept == 256:
             return x
         if self.generator is None:
             raise RuntimeError("training with dropout needs use_generator(model, generator) first")
-        keep = 1.0 - self.rate
-        mask = torch.empty_like(x).bernoulli_(keep, generator=self.generator)
-        return x * mask.div_(keep)
+        numbers = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device)
+        bytes_ = numbers.random_(-(2**63), None, generator=self.generator).view(torch.uint8)
+        keep = (bytes_[: x.numel()] < self.kept).view(x.shape)
+        return x * keep.to(x.dtype).mul_(256 / self.kept)
 
 
 def use_generator(model: nn.Module, generator: torch.Generator) -> None:

@@ -1,0 +1,1 @@
+"""Worlds as tensors: navigation graphs, made-up houses, Room-to-Room."""

@@ -1,4 +1,4 @@
-"""Procedurally generated houses with the shape of Room-to-Room: the world that needs no download."""
+"""Generated houses with the shape of Room-to-Room: the world that needs no download."""
 
 from langgoalirl.worlds.houses.layout import Door, Placed, Plan, Room
 from langgoalirl.worlds.houses.world import Houses

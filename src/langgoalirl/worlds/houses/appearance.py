@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from langgoalirl.worlds.geometry import VIEW_ELEVATIONS, VIEW_HEADINGS, Floats, bearings, wrap
-from langgoalirl.worlds.houses.layout import EYE, STOREY, Plan
+from langgoalirl.worlds.houses.layout import EYE, STOREY, Door, Plan
 from langgoalirl.worlds.houses.sight import Survey, free_distance, room_at, walls
 from langgoalirl.worlds.houses.vocabulary import ADJECTIVES, ROOMS, THINGS
 
@@ -23,10 +24,13 @@ RAYS = 72
 SHARP, BROAD = np.deg2rad(16.0), np.deg2rad(30.0)  # how quickly things fade beside a view's centre
 
 # Fixed: calibrated once with behaviour cloning (docs/houses.md), before any adversarial run.
-STYLE = 0.6  # share of a kind's code that is the house's own
-PIECE = 0.3  # and of the single piece's
+STYLE = 0.2  # share of a kind's code that is the house's own
+PIECE = 0.15  # and of the single piece's
 LOOK = 0.5  # weight of colour and material beside the kind
 NOISE = 0.15  # of each number in each view
+BRIGHT = 4.0  # strength of things
+WALLS = 3.0  # and of surfaces
+BEYOND = 1.0  # weight of the room that shows through an open door
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ def _bent(codes: Floats, share: float, rng: np.random.Generator) -> Floats:
 def render(plan: Plan, seen: Survey, codes: Codes, rng: np.random.Generator) -> Floats:
     """[n, 36, WIDTH] the features of every view in a house."""
     things = _things(plan, seen, codes, rng)
-    surfaces, depth = _surroundings(plan, codes, rng)
+    surfaces, depth = _surroundings(plan, seen, codes, rng)
     views = np.concatenate([things, surfaces, depth], axis=-1)
     return (views + NOISE * rng.normal(size=views.shape)).astype(np.float32)
 
@@ -90,10 +94,12 @@ def _things(plan: Plan, seen: Survey, codes: Codes, rng: np.random.Generator) ->
     above = elevation[:, None] - VIEW_ELEVATIONS[:, None]
     strength = np.minimum(np.array(size) / np.maximum(metres, 0.8), 1.2) * visible
     weight = np.exp(-0.5 * ((aside / SHARP) ** 2 + (above / BROAD) ** 2)) * strength[:, None]
-    return 2.0 * weight @ np.concatenate([pieces, doors])
+    return BRIGHT * weight @ np.concatenate([pieces, doors])
 
 
-def _surroundings(plan: Plan, codes: Codes, rng: np.random.Generator) -> tuple[Floats, Floats]:
+def _surroundings(
+    plan: Plan, seen: Survey, codes: Codes, rng: np.random.Generator
+) -> tuple[Floats, Floats]:
     """The walls that the eye meets in each view, and how far it goes before it does."""
     angles = np.arange(RAYS) * 2 * np.pi / RAYS
     aside = wrap(angles - VIEW_HEADINGS[:, None])
@@ -121,7 +127,32 @@ def _surroundings(plan: Plan, codes: Codes, rng: np.random.Generator) -> tuple[F
             axis=-1,
         )
     # Looking up or down one sees one's own floor and ceiling, nearer than the walls.
+    through = _through_doors(plan, seen)  # [n, 36, rooms]
+    surfaces += BEYOND * through @ rooms
     level = (np.abs(VIEW_ELEVATIONS) < 0.1)[:, None]
     own = rooms[plan.room_of][:, None] + paint
     surfaces = np.where(level, surfaces, 0.5 * surfaces + 0.5 * own)
-    return surfaces * 1.5, (depth * np.where(level, 1.0, 0.5)) @ codes.depth
+    return surfaces * WALLS, (depth * np.where(level, 1.0, 0.5)) @ codes.depth
+
+
+def _through_doors(plan: Plan, seen: Survey) -> Floats:
+    """[n, 36, rooms] how much of each room shows through the doors that open into it."""
+    where = np.array([(door.x, door.y, door.floor * STOREY + EYE) for door in plan.doors])
+    heading, _, metres = bearings(plan.positions[:, None], where[None])
+    aside = wrap(heading[:, None] - VIEW_HEADINGS[:, None])  # [n, 36, doors]
+    width = np.array([door.width for door in plan.doors])
+    strength = np.minimum(width / np.maximum(metres, 0.8), 1.0) * seen.doors
+    # From where one stands a door shows the room on its other side.
+    shown = np.zeros((len(plan.positions), len(plan.doors), len(plan.rooms)))
+    for d, door in enumerate(plan.doors):
+        for near, far in (door.rooms, door.rooms[::-1]):
+            shown[_side(plan, near, door), d, far] = 1.0
+    return (np.exp(-0.5 * (aside / SHARP) ** 2) * strength[:, None]) @ shown
+
+
+def _side(plan: Plan, room: int, door: Door) -> NDArray[np.bool_]:
+    """[n] the viewpoints on the side of a door's wall on which a room lies."""
+    across = 1 - door.axis
+    at = (door.x, door.y)[across]
+    middle = (plan.rooms[room].x0 + plan.rooms[room].x1, plan.rooms[room].y0 + plan.rooms[room].y1)
+    return (plan.positions[:, across] - at) * (middle[across] / 2 - at) > 1e-6

@@ -57,11 +57,11 @@ def clear(origin: Floats, target: Floats, pieces: Floats) -> Bools:
 
     across = side(one, two, p) * side(one, two, q) < 0
     within = side(p, q, one) * side(p, q, two) < 0
-    return ~(across & within).any(axis=-1)
+    return np.logical_not((across & within).any(axis=-1))
 
 
 def free_distance(origin: Floats, angles: Floats, pieces: Floats) -> Floats:
-    """[a, r] metres to the first wall from each origin [a, 2] in each direction (clockwise from y)."""
+    """[a, r] metres from each origin [a, 2] to the first wall along each angle."""
     dx, dy = np.sin(angles)[None, :, None], np.cos(angles)[None, :, None]
     x, y = origin[:, 0, None, None], origin[:, 1, None, None]
     level = pieces[:, 1] == pieces[:, 3]  # walls along x
@@ -132,7 +132,7 @@ def _reachable(edges: Bools) -> Bools:
 
 @dataclass(frozen=True)
 class Survey:
-    """The lines of sight of a house: between viewpoints, and from viewpoints to things and doors."""
+    """A house's lines of sight: between viewpoints, and from them to things and doors."""
 
     edges: Bools  # [n, n]
     visible: Bools  # [n, n]

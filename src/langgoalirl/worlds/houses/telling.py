@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from langgoalirl.worlds.houses.facts import Entry, Facts, Leg
@@ -9,6 +11,7 @@ from langgoalirl.worlds.houses.layout import Placed, Plan
 from langgoalirl.worlds.houses.vocabulary import ROOMS, THINGS
 from langgoalirl.worlds.houses.voices import Phrases, Voice
 
+ARTICLE = re.compile(r"\ba(?= (?!u-)[aeiou])")
 ORDINALS = ("", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 
 
@@ -31,7 +34,10 @@ class _Telling:
     def text(self) -> str:
         """Opening, legs, stop; or the goal, then the legs."""
         voice, facts = self.voice, self.facts
-        parts: list[list[str]] = [self._leg(leg, i) for i, leg in enumerate(facts.legs)]
+        parts: list[list[str]] = []
+        while not any(parts):  # nobody says nothing at all about the way
+            self.mentioned.clear()
+            parts = [self._leg(leg, i) for i, leg in enumerate(facts.legs)]
         ending = [self._stop()]
         opening = self._pick(voice.opening, here=self._room(facts.start))
         if self._chance(voice.goal_first) and facts.beside and facts.beyond is None:
@@ -49,21 +55,21 @@ class _Telling:
 
     def _leg(self, leg: Leg, number: int) -> list[str]:
         voice = self.voice
+        if leg.climb and "climb" in self.mentioned:
+            return []  # both flights of a staircase are one climb
         parts: list[str] = []
         if leg.turn != "straight" and self._chance(voice.turns):
             parts.append(self._turn(leg, number))
         if leg.climb:
-            steps = voice.up if leg.climb > 0 else voice.down
-            return [*parts, *self._once(self._pick(steps))]
+            self.mentioned.add("climb")
+            return [*parts, self._pick(voice.up if leg.climb > 0 else voice.down)]
         passed = [p for p in leg.passed if p[0].kind not in ("stairs", "stairs down")]
         if passed and self._chance(0.5 * voice.landmarks):
             thing, side = passed[self.rng.integers(len(passed))]
             parts += self._about(voice.past, thing, side=side)
-        stairs = [e for e in leg.entries if self.plan.rooms[e.room].kind == "stairs"]
-        entries = [e for e in leg.entries if e not in stairs]
-        for i, entry in enumerate(entries):
-            last = i == len(entries) - 1
-            parts += self._entry(entry, last=last)
+        entries = [e for e in leg.entries if self.plan.rooms[e.room].kind != "stairs"]
+        for entry in entries:
+            parts += self._entry(entry, last=entry is entries[-1])
         if not entries and not (parts and self._chance(0.6)):
             towards = leg.towards
             if towards is not None and self._chance(voice.landmarks):
@@ -89,11 +95,11 @@ class _Telling:
         if entry.nth and self._chance(voice.doors):
             return [self._pick(voice.door, nth=ORDINALS[entry.nth], side=entry.side, room=room)]
         leaving = []
-        if self.plan.rooms[entry.origin].kind not in ("hallway", "stairs"):
-            if entry.origin == self.facts.start and self._chance(voice.exits):
-                leaving = [self._pick(voice.leave, here=here)]
-                if self.plan.rooms[entry.room].kind == "hallway" and self._chance(0.5):
-                    return leaving
+        in_a_room = self.plan.rooms[entry.origin].kind not in ("hallway", "stairs")
+        if in_a_room and entry.origin == self.facts.start and self._chance(voice.exits):
+            leaving = [self._pick(voice.leave, here=here)]
+            if self.plan.rooms[entry.room].kind == "hallway" and self._chance(0.5):
+                return leaving
         passing = not last or self.plan.rooms[entry.room].kind == "hallway"
         if passing and self._chance(0.4):
             return leaving
@@ -145,13 +151,6 @@ class _Telling:
     def _pick(self, phrases: Phrases, **words: str) -> str:
         return phrases[self.rng.integers(len(phrases))].format(**words)
 
-    def _once(self, phrase: str) -> list[str]:
-        """Both halves of a flight of stairs are one climb."""
-        if "climb" in self.mentioned:
-            return []
-        self.mentioned.add("climb")
-        return [phrase]
-
     def _join(self, parts: list[str]) -> str:
         text = parts[0]
         for part in parts[1:]:
@@ -160,7 +159,9 @@ class _Telling:
 
     def _polish(self, text: str) -> str:
         """A full stop, capitals after it, and the slips of hasty fingers."""
-        words = [self._slip(word) for word in text.split()]
+        words = ARTICLE.sub("an", text).split()
+        if self.voice.slips:
+            words = [self._slip(word) for word in words]
         for i, word in enumerate(words):
             if i == 0 or words[i - 1].endswith("."):
                 words[i] = word[:1].upper() + word[1:]

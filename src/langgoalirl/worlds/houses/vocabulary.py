@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-COLOURS = (
+COLOURS = tuple(
     "white black grey brown beige red blue green yellow orange purple pink cream teal maroon navy "
-    "golden silver turquoise tan"
-).split()
+    "golden silver turquoise tan".split()
+)
 LOOKS = {
-    "soft": "leather velvet striped floral patterned checkered plush faded quilted woven".split(),
-    "hard": "wooden glass metal marble wicker antique round square carved tall narrow rustic".split(),
-    "plain": "modern old shiny small large ornate simple dusty fancy vintage".split(),
+    "soft": tuple("leather velvet striped floral patterned checkered plush quilted woven".split()),
+    "hard": tuple("wooden glass metal marble wicker antique round square carved tall".split()),
+    "plain": tuple("modern old shiny small large ornate simple dusty fancy vintage".split()),
 }
-ADJECTIVES = COLOURS + [word for words in LOOKS.values() for word in words]
+ADJECTIVES = COLOURS + LOOKS["soft"] + LOOKS["hard"] + LOOKS["plain"]
 
 
 @dataclass(frozen=True)

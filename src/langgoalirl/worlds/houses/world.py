@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 
 from langgoalirl.errors import UserError, nearest
-from langgoalirl.worlds.geometry import STEP, VIEWS, Floats, start_view
+from langgoalirl.worlds.geometry import VIEW_HEADINGS, VIEWS, Floats, start_view
 from langgoalirl.worlds.houses.appearance import Codes, render
-from langgoalirl.worlds.houses.facts import facts
+from langgoalirl.worlds.houses.facts import Guide
 from langgoalirl.worlds.houses.layout import EYE, Plan, build
 from langgoalirl.worlds.houses.sight import Survey, survey
 from langgoalirl.worlds.houses.telling import tell
@@ -19,6 +19,7 @@ from langgoalirl.worlds.houses.voices import VOICES
 from langgoalirl.worlds.navgraph import DIRECTION, House, NavGraph
 from langgoalirl.worlds.types import Demonstrations, References, Split, Tasks
 
+FEATURES = ("objects", "none")  # what is seen, or the bare geometry
 SPLITS = ("train", "val_seen", "val_unseen")
 DESCRIPTIONS = 3  # per route, each by another voice
 FEWEST, MOST, METRES = 4, 7, 5.0  # moves of a route, and its least length
@@ -58,23 +59,27 @@ class Houses(NavGraph):
         houses: int = 48,
         unseen: int = 12,
         routes: int = 60,
+        features: str = "objects",
         device: torch.device | str = "cpu",
     ) -> None:
         for name, size in (("houses", houses), ("unseen", unseen), ("routes", routes)):
             if size < 1:
                 raise UserError(f"The houses world needs {name} of at least 1, not {size}.")
+        if features not in FEATURES:
+            raise UserError(f"Houses have no features '{features}'.{nearest(features, FEATURES)}")
         apart = max(1, routes // 8)
         codes = Codes(seed)
         seen = [build_house(seed, i, codes, routes + apart) for i in range(houses)]
         new = [build_house(seed, i, codes, max(1, routes // 2), unseen=True) for i in range(unseen)]
         every = seen + new
         self.plans = {built.plan.name: built.plan for built in every}
-        super().__init__(
-            [built.house for built in every], _table(every), name="houses", device=device
-        )
+        table = _table(every)
+        if features == "none":
+            table.zero_()
+        super().__init__([built.house for built in every], table, name="houses", device=device)
         # The routes are in random order, so that the last are as good as any to be held out.
         held = [max(1, len(built.routes) * apart // (routes + apart)) for built in seen]
-        parts = {
+        parts: dict[str, list[list[Route]]] = {
             "train": [b.routes[:-n] for b, n in zip(seen, held, strict=True)] + [[] for _ in new],
             "val_seen": [b.routes[-n:] for b, n in zip(seen, held, strict=True)],
             "val_unseen": [[] for _ in seen] + [built.routes for built in new],
@@ -145,6 +150,7 @@ def _routes(
 ) -> list[Route]:
     """Shortest paths between rooms, in random order, each described by three voices."""
     routes: list[Route] = []
+    guide = Guide(plan, seen)
     for pair in rng.permutation(len(house) ** 2).tolist():
         start, goal = divmod(pair, len(house))
         if plan.room_of[start] == plan.room_of[goal] or house.distances[start, goal] <= METRES:
@@ -153,7 +159,7 @@ def _routes(
         if not FEWEST <= len(path) - 1 <= MOST:
             continue
         view = start_view(rng.uniform(0, 2 * np.pi))
-        known = facts(plan, seen, path, view % 12 * STEP)
+        known = guide.facts(path, float(VIEW_HEADINGS[view]))
         voices = rng.choice(len(VOICES), DESCRIPTIONS, replace=False)
         goals = [tell(VOICES[voice], plan, known, rng) for voice in voices]
         routes.append(Route(first_id + len(routes), path, view, goals))
@@ -165,11 +171,10 @@ def _routes(
 def shortest_path(house: House, start: int, goal: int) -> list[int]:
     """The viewpoints of a shortest path, both ends included."""
     path = [start]
-    steps = np.linalg.norm(house.positions[:, None] - house.positions[None], axis=-1)
     while path[-1] != goal:
-        at = path[-1]
-        way = np.where(house.edges[at], steps[at] + house.distances[:, goal], np.inf)
-        path.append(int(way.argmin()))
+        next_to = np.flatnonzero(house.edges[path[-1]])
+        step = np.linalg.norm(house.positions[next_to] - house.positions[path[-1]], axis=-1)
+        path.append(int(next_to[(step + house.distances[next_to, goal]).argmin()]))
     return path
 
 

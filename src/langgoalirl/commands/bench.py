@@ -1,0 +1,51 @@
+"""`langgoalirl bench`: speed, as ratios to what this machine allows and to what others do."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from langgoalirl.commands.shared import add_json, show
+
+
+def add(commands: argparse._SubParsersAction) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "bench",
+        help="measure speed",
+        description="Measure speed on one thread, beside what memory and matrix products of this "
+        "machine allow, in the same run.",
+    )
+    kinds = parser.add_subparsers(title="what to measure", metavar="WHAT", required=True)
+    world = kinds.add_parser(
+        "world",
+        help="environment steps per second",
+        description="Environment steps per second of a hundred agents: state transitions alone; "
+        "with complete observations of 36 x 2048 random features; with the world's own features. "
+        "'copy_2048' copies the same number of bytes and does nothing else: the limit that memory "
+        "sets. R2RBatch's recorded rate on the same work is 7k to 11k.",
+    )
+    world.add_argument(
+        "--data", type=Path, metavar="DIR", help="Room-to-Room (or $LANGGOALIRL_R2R), else houses"
+    )
+    add_json(world)
+    world.set_defaults(run=run_world)
+
+
+def run_world(options: argparse.Namespace) -> None:
+    """langgoalirl bench world."""
+    from langgoalirl.bench.world import bench_world
+
+    place = options.data or os.environ.get("LANGGOALIRL_R2R")
+    numbers: dict[str, Any] = bench_world(Path(place) if place else None)
+    rows = [
+        (name, f"{rate['per_second']:,.0f}", f"{rate['spread']:,.0f}")
+        for name, rate in numbers["steps_per_second"].items()
+    ]
+    low, high = numbers["times_r2rbatch"]
+    rows.append(("observed_2048, of the memory limit", f"{numbers['of_memory_limit']:.2f}", ""))
+    rows.append(("observed_2048, times R2RBatch", f"{low:.1f} to {high:.1f}", ""))
+    title = f"{numbers['world']}, {numbers['viewpoints']:,} viewpoints, {numbers['batch']} agents"
+    show(options.json, numbers, title, ["steps per second", "median", "spread"], rows)

@@ -1,0 +1,1 @@
+"""Reading run folders and worlds, and drawing them. Nothing else depends on this package."""
