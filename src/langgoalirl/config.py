@@ -6,6 +6,7 @@ recipe = load(Recipe, Path("recipes/houses/pretrain.toml"), ["seed=1", "sizes.hi
 from __future__ import annotations
 
 import dataclasses
+import sys
 import tomllib
 import types
 import typing
@@ -33,7 +34,7 @@ def load(kind: type[T], file: Path | None, overrides: Iterable[str] = ()) -> T:
     if file is not None:
         try:
             values = tomllib.loads(read_text(file))
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:  # of whatever kind tomllib raises
             raise UserError(f"{file}: not valid TOML ({error}).") from None
     recipe = from_dict(kind, values, str(file))
     for text in overrides:
@@ -48,7 +49,7 @@ def from_dict(kind: type[T], values: dict[str, Any], where: str, section: str = 
     filled: dict[str, Any] = {}
     for name, value in values.items():
         if name not in fields:
-            raise UserError(f"{where}: unknown field '{section}{name}'.{nearest(name, fields)}")
+            raise UserError(f"{where}: unknown field {section + name!r}.{nearest(name, fields)}")
         filled[name] = _checked(hints[name], fields[name], value, where, f"{section}{name}")
     try:
         return kind(**filled)
@@ -66,16 +67,26 @@ def _checked(hint: Any, field: Any, value: Any, where: str, name: str) -> Any:
     if value is None and types.NoneType in allowed:
         return None
     plain = next(kind for kind in allowed if kind is not types.NoneType)
-    if plain is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if not isinstance(value, plain) or (isinstance(value, bool) and plain is not bool):
-        raise UserError(
-            f"{where}: '{name}' must be {_KINDS[plain]}, not {value!r}; {field.metadata['help']}."
-        )
+    if not _is_a(plain, value):
+        wrong = f"must be {_KINDS[plain]}, not {_shown(value)}; {field.metadata['help']}."
+        raise UserError(f"{where}: '{name}' {wrong}")
     choices = field.metadata.get("choices", ())
     if choices and value not in choices:
-        raise UserError(f"{where}: '{name}' cannot be {value!r}.{nearest(value, choices)}")
-    return value
+        raise UserError(f"{where}: '{name}' cannot be {_shown(value)}.{nearest(value, choices)}")
+    return plain(value)  # a whole number where any number will do
+
+
+def _is_a(plain: type, value: Any) -> bool:
+    # Not isinstance: to Python, true and false are integers too.
+    if plain is float:
+        return type(value) in (int, float) and abs(value) <= sys.float_info.max  # so not NaN
+    return type(value) is plain
+
+
+def _shown(value: Any) -> str:
+    """What somebody wrote, on one line and cut if it is long."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 _KINDS = {
@@ -90,15 +101,15 @@ def _override(recipe: T, text: str) -> T:
     """`section.field=value` applied to a recipe; the value is TOML, or text without quotes."""
     name, equals, written = text.partition("=")
     if not equals:
-        raise UserError(f"'{text}': an override is written field=value, for example seed=1.")
+        raise UserError(f"{_shown(text)}: an override is written field=value, for example seed=1.")
     try:
         value = tomllib.loads(f"value = {written}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         value = written
     nested: Any = value
     for part in reversed(name.strip().split(".")):
         nested = {part: nested}
-    return from_dict(type(recipe), _merged(as_dict(recipe), nested), f"'{text}'")
+    return from_dict(type(recipe), _merged(as_dict(recipe), nested), _shown(text))
 
 
 def _merged(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:

@@ -41,9 +41,9 @@ class DemonstrationSet:
         if split.demonstrations is None:
             raise ValueError(f"split '{split.name}' has no demonstrations")
         self.words = vocabulary.encode(split.tasks.goals, word_limit)
-        self.actions = split.demonstrations.actions
+        self.actions = split.demonstrations.actions.cpu()
         self.states = trace(world, world.reset(split.tasks), self.actions.to(world.device)).cpu()
-        self.route = split.tasks.route
+        self.route = split.tasks.route.cpu()
         self.mirror_word = torch.arange(len(vocabulary))
         for word, other in MIRRORED.items():
             if word in vocabulary.index and other in vocabulary.index:

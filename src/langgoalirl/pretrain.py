@@ -213,7 +213,7 @@ def behaviour_cloning(ground: Ground, base: RunFolder, attention: bool = True) -
             batch: Batch, update: int, generator: torch.Generator
         ) -> tuple[Tensor, dict[str, Tensor]]:
             seen = observe_along(world, batch, dtype)
-            logits = policy.head(frozen.of(batch), seen.actions)
+            logits = policy.head(frozen.of(batch, dtype), seen.actions)
             loss, agreement = imitation_loss(logits, seen.mask, batch.actions.to(world.device))
             return loss, {"agreement": agreement}
 
@@ -254,10 +254,10 @@ class FrozenDemonstrations:
                 for part, values in zip(self.parts, frozen, strict=True):
                     part[side, rows, : values.shape[1]] = values.to(part.dtype)
 
-    def of(self, batch: Batch) -> Frozen:
+    def of(self, batch: Batch, dtype: torch.dtype) -> Frozen:
         """The encodings [B, T, hidden] of a batch."""
         side, steps = batch.mirrored.long(), batch.actions.shape[1]
-        return Frozen(*(part[side, batch.rows, :steps] for part in self.parts))
+        return Frozen(*(part[side, batch.rows, :steps].to(dtype) for part in self.parts))
 
 
 def goal_generator(ground: Ground) -> RunFolder:

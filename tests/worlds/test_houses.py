@@ -10,16 +10,16 @@ import pytest
 import torch
 
 from langgoalirl.errors import UserError
-from langgoalirl.language.vocabulary import tokenize
 from langgoalirl.worlds.geometry import VIEW_HEADINGS, VIEWS
 from langgoalirl.worlds.houses import Door, Houses, Plan, Room
 from langgoalirl.worlds.houses.appearance import WIDTH
 from langgoalirl.worlds.houses.facts import Facts, Guide, turn_word
 from langgoalirl.worlds.houses.sight import clear, free_distance, room_at, survey, walls
+from langgoalirl.worlds.houses.statistics import new_word_pairs, random_success
 from langgoalirl.worlds.houses.telling import tell
 from langgoalirl.worlds.houses.vocabulary import ROOMS
 from langgoalirl.worlds.houses.voices import VOICES
-from langgoalirl.worlds.types import NO_ACTION, STOP
+from langgoalirl.worlds.types import NO_ACTION, STOP, Split, Tasks
 
 SPLITS = ("train", "val_seen", "val_unseen")
 Told = tuple[Plan, Facts, list[int], list[str]]
@@ -206,6 +206,18 @@ def test_without_features_the_geometry_stays(small: Houses) -> None:
     assert torch.equal(one.mask, two.mask)
 
 
+def test_the_smallest_world_has_all_splits() -> None:
+    tiny = Houses(seed=1, houses=1, unseen=1, routes=1)
+    assert [len(tiny.split(name)) for name in SPLITS] == [3, 3, 3]
+
+
+def test_asking_for_more_routes_than_there_are_gives_what_there_is() -> None:
+    full = Houses(seed=1, houses=1, unseen=1, routes=3000)
+    train, seen = len(full.split("train")), len(full.split("val_seen"))
+    assert 300 < train < 3 * 45 * 44
+    assert seen / train == pytest.approx(1 / 8, abs=0.02)
+
+
 def test_user_errors_are_one_sentence(small: Houses) -> None:
     with pytest.raises(UserError, match="Did you mean 'val_seen'"):
         small.split("valseen")
@@ -213,6 +225,8 @@ def test_user_errors_are_one_sentence(small: Houses) -> None:
         small.plan("house_001")
     with pytest.raises(UserError, match="unseen of at least 1, not 0"):
         Houses(unseen=0)
+    with pytest.raises(UserError, match="seed of at least 0, not -1"):
+        Houses(seed=-1)
     with pytest.raises(UserError, match="no features 'resnet'"):
         Houses(features="resnet")
 
@@ -307,34 +321,21 @@ def test_every_voice_tells_every_route(small: Houses) -> None:
 # It is no toy.
 
 
-def bigrams(text: str) -> set[tuple[str, str]]:
-    """Neighbouring words, punctuation left out."""
-    return set(pairwise(token for token in tokenize(text) if token[0].isalnum()))
-
-
 def test_three_tenths_of_unseen_instructions_hold_a_new_word_pair(default: Houses) -> None:
-    known = set().union(*(bigrams(goal) for goal in default.split("train").tasks.goals))
-    goals = default.split("val_unseen").tasks.goals
-    share = np.mean([bool(bigrams(goal) - known) for goal in goals])
-    assert share >= 0.30
+    assert new_word_pairs(default.split("train"), default.split("val_unseen")) >= 0.30
 
 
-@pytest.mark.parametrize("stops", [True, False])
-def test_random_walks_rarely_succeed(default: Houses, stops: bool) -> None:
-    """Uniform over actions within ten steps; or six moves and then a stop."""
-    generator = torch.Generator().manual_seed(0)
+def test_new_word_pairs_by_hand() -> None:
+    def split(*goals: str) -> Split:
+        tasks = Tasks([""] * len(goals), list(goals), torch.empty(0), torch.empty(0))
+        return Split("", tasks, None, None)
+
+    train = split("Go to the red couch.", "Stop, then wait by the lamp.")
+    asked = split("Go to the lamp.", "Stop by the red lamp.", "Wait by the bed.", "The red couch.")
+    assert new_word_pairs(train, asked) == 0.25  # "stop by" and "red lamp"; "bed" is unknown
+
+
+@pytest.mark.parametrize("moves", [None, 5, 6])
+def test_chance_rarely_succeeds(default: Houses, moves: int | None) -> None:
     for name in ("val_seen", "val_unseen"):
-        split = default.split(name)
-        assert split.references is not None
-        state = default.reset(split.tasks).repeat(3)
-        goal = split.references.goals.repeat(3)
-        done = torch.zeros(len(state), dtype=torch.bool)
-        for _ in range(10 if stops else 6):
-            weight = default.observe(state).mask.float()
-            weight[:, STOP] *= stops
-            action = torch.multinomial(weight, 1, generator=generator)[:, 0]
-            action[done] = STOP
-            done |= action == STOP
-            state = default.step(state, action)
-        success = (default.distance(state // VIEWS, goal) < 3.0).double().mean()
-        assert 0.0 < float(success) < 0.10
+        assert 0.0 < random_success(default, default.split(name), moves, times=3) < 0.10

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from langgoalirl.errors import UserError
@@ -17,12 +18,15 @@ from langgoalirl.files import read_json, read_text, write_json
 PAD, UNKNOWN, BEGIN, END = range(4)
 SPECIAL = ["<pad>", "<unk>", "<bos>", "<eos>"]
 
-_TOKEN = re.compile(r"[^\W_]+(?:'[^\W_]+)*|[^\w\s]")
+_TOKEN = re.compile(r"[^\W_]+(?:'[^\W_]+)*|[^\w\s\ud800-\udfff]")
 _SPACE_BEFORE = re.compile(r" (?=[.,;:!?)'])")
 
 
 def tokenize(text: str) -> list[str]:
-    """Lower-case words (don't stays one) and single punctuation marks."""
+    """Lower-case words (don't stays one) and single punctuation marks.
+
+    Halves of surrogate pairs, which no file could hold, are passed over.
+    """
     return _TOKEN.findall(text.lower().replace("’", "'"))  # noqa: RUF001 - as people type it
 
 
@@ -94,19 +98,30 @@ def read_glove(folder: Path, vocabulary: Vocabulary) -> dict[int, Tensor]:
     listed = [line.strip() for line in read_text(folder / "train_vocab.txt").splitlines()]
     words = [word for word in listed if word and not word.startswith("<")]
     file = folder / "train_glove.npy"
-    try:
-        rows = np.load(file, allow_pickle=False)
-    except (OSError, ValueError):
-        raise UserError(f"{file}: no readable array of vectors; fetch the file again.") from None
+    rows = _read_vectors(file)
     if rows.ndim != 2 or len(rows) not in (len(words), len(listed)):
         raise UserError(
             f"{file}: {rows.shape} does not fit the {len(words)} words of train_vocab.txt; "
             "fetch both files again."
         )
     known = listed if len(rows) == len(listed) else words
-    vectors = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32))
+    vectors = torch.from_numpy(rows)
     return {
         vocabulary.index[word]: vectors[i]
         for i, word in enumerate(known)
         if word in vocabulary.index and not word.startswith("<")
     }
+
+
+def _read_vectors(file: Path) -> NDArray[np.float32]:
+    """The finite numbers of an .npy file."""
+    try:
+        with open(file, "rb") as stream, np.errstate(over="ignore"):
+            # Not np.load, which opens zip archives too.
+            rows = np.lib.format.read_array(stream, allow_pickle=False)
+            numbers = rows.astype(np.float32, order="C", casting="same_kind")
+    except Exception:  # numpy reports damage by almost any of them
+        raise UserError(f"{file}: no readable array of vectors; fetch the file again.") from None
+    if not np.isfinite(numbers).all():
+        raise UserError(f"{file}: holds vectors that are not finite; fetch the file again.")
+    return numbers

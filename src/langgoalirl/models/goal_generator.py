@@ -73,7 +73,10 @@ class GoalGenerator(nn.Module):
         self.view_query = nn.Linear(hidden, feature_width, bias=False)
         self.path_encoder = BiLSTM(feature_width + hidden, half)
         self.prior = nn.ModuleList(self._head(hidden, sizes) for _ in range(2))
-        self.posterior = nn.ModuleList(self._head(2 * hidden, sizes) for _ in range(2))
+        # Only the posterior reads whole sentences: a small reader of its own costs less than a
+        # second pass of the word LSTM, which writes.
+        self.reader = BiLSTM(sizes.word, half // 2)
+        self.posterior = nn.ModuleList(self._head(hidden + half, sizes) for _ in range(2))
         self.embed = nn.Embedding(words, sizes.word, padding_idx=PAD)
         nn.init.normal_(self.embed.weight, std=0.1)
         self.word_lstm = nn.LSTM(sizes.word + latent, hidden, batch_first=True)
@@ -114,10 +117,10 @@ class GoalGenerator(nn.Module):
         return self._gaussian(self.prior, encoded.whole)
 
     def posterior_of(self, encoded: Encoded, words: Tensor) -> Gaussian:
-        """q(z | τ, G), from h^g_n of the word LSTM fed with z = 0."""
-        silent = torch.zeros(len(words), self.latent, device=words.device)
-        states = self._read(words, silent.to(encoded.whole.dtype))
-        said = element_wise_max(states, words != PAD)
+        """q(z | τ, G), from h^o and the element-wise maximum over the sentence's reading."""
+        is_word = words != PAD
+        states = self.reader(self.drop(self.embed(words)), is_word.sum(1))
+        said = element_wise_max(states, is_word)
         return self._gaussian(self.posterior, torch.cat([encoded.whole, said], dim=-1))
 
     @property

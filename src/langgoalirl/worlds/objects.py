@@ -8,9 +8,7 @@ boxes' centres meet where the object is.
 from __future__ import annotations
 
 import math
-import re
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,10 @@ from langgoalirl.errors import UserError
 from langgoalirl.files import read_json
 from langgoalirl.worlds.geometry import VIEW_ELEVATIONS, VIEW_HEADINGS, VIEWS, Floats
 from langgoalirl.worlds.navgraph import House
+from langgoalirl.worlds.object_words import common_words
+from langgoalirl.worlds.panorama import PANORAMA_WIDTH, WORDS, Objects, draw
+
+OBJECT_WIDTH = PANORAMA_WIDTH
 
 WIDTH, HEIGHT = 640, 480  # pixels of a view
 FOCAL = HEIGHT / 2 / math.tan(math.pi / 6)  # of a pinhole camera with a vertical field of 60°
@@ -30,19 +32,7 @@ USUAL_METRES = 2.0  # how far the objects in boxes are, nearly all of them
 FARTHEST_METRES = 4.0
 REACH = 2.0  # within which a viewpoint's file names the objects, in boxes or hidden
 CROSSED_SPREAD, SINGLE_SPREAD = 0.2, 0.5  # of positions from several rays and from one
-HIDDEN_SIZE = 1.3  # metres: large things are without a box, their middle hides behind their front
 PRIOR_WEIGHT = 0.005  # of the usual distance against a ray; alone it places what one viewpoint sees
-
-_ring_angles, _ring_radii = np.meshgrid(np.arange(24) * math.pi / 12, [0.4, 0.9, 1.3, 1.7, 2.0])
-RING_AREA: Floats = _ring_radii.ravel()
-RING: Floats = np.stack(
-    [
-        RING_AREA * np.sin(_ring_angles.ravel()),
-        RING_AREA * np.cos(_ring_angles.ravel()),
-        np.full(RING_AREA.size, -0.6),  # furniture is lower than the camera
-    ],
-    axis=-1,
-)
 
 
 @dataclass(frozen=True)
@@ -55,20 +45,9 @@ class Sighting:
     boxes: Floats  # [b, 4] left, top, width, height
 
 
-@dataclass(frozen=True)
-class Objects:
-    """The objects of one house."""
-
-    names: list[str]
-    positions: Floats  # [o, 3] metres, in the house's coordinates
-    sizes: Floats  # [o] metres across
-    spreads: Floats  # [o] metres by which the position may be wrong
-    seen: NDArray[np.bool_]  # [n, o] which viewpoint's file names which object
-
-
 def read_sightings(file: Path) -> list[Sighting]:
     """All objects of one viewpoint's file; often none, and some without a box."""
-    viewpoint = file.stem.partition("_")[2]
+    viewpoint = file.stem.rpartition("_")[2]
     content = read_json(file)
     objects = content.get(viewpoint) if isinstance(content, dict) else None
     if not isinstance(objects, dict):
@@ -96,8 +75,8 @@ def _sighting(file: Path, key: str, entry: Any) -> Sighting:
     if views is None or not np.isin(views, np.arange(VIEWS)).all():
         raise fail("visible_pos", f"a list of views 0 to {VIEWS - 1}")
     boxes = _numbers(entry["bbox2d"], (count, 4))
-    if boxes is None:
-        raise fail("bbox2d", "a list of boxes of four numbers")
+    if boxes is None or not _inside_view(boxes):
+        raise fail("bbox2d", f"a list of boxes of four numbers, inside {WIDTH} x {HEIGHT} pixels")
     return Sighting(key, entry["name"], views.astype(np.int64), boxes)
 
 
@@ -112,6 +91,10 @@ def _numbers(values: list[Any], shape: tuple[int, ...]) -> Floats | None:
     if array.dtype.kind not in "if" or array.shape != shape or not np.isfinite(array).all():
         return None
     return array.astype(np.float64)
+
+
+def _inside_view(boxes: Floats) -> bool:
+    return bool((boxes >= 0).all() and (boxes[:, :2] + boxes[:, 2:] <= (WIDTH, HEIGHT)).all())
 
 
 def pixel_rays(views: NDArray[np.int64], x: Floats, y: Floats) -> Floats:
@@ -129,6 +112,16 @@ def pixel_rays(views: NDArray[np.int64], x: Floats, y: Floats) -> Floats:
         axis=-1,
     )
     return ray / np.linalg.norm(ray, axis=-1, keepdims=True)
+
+
+def towards(views: NDArray[np.int64], boxes: Floats, of: NDArray[np.int64]) -> Floats:
+    """[max(of) + 1, 3] one ray for each group of boxes: what one viewpoint has of one object."""
+    left, top, width, height = boxes.T
+    cut = (left <= 1) | (top <= 1) | (left + width >= WIDTH - 1) | (top + height >= HEIGHT - 1)
+    weight = np.where(cut, CUT_WEIGHT, 1.0) * np.sqrt(np.maximum(width * height, 1))
+    rays = np.zeros((of[-1] + 1, 3))
+    np.add.at(rays, of, weight[:, None] * pixel_rays(views, left + width / 2, top + height / 2))
+    return rays / np.maximum(np.linalg.norm(rays, axis=-1, keepdims=True), 1e-9)
 
 
 def locate(origins: Floats, rays: Floats, owner: NDArray[np.int64], count: int) -> Floats:
@@ -153,6 +146,14 @@ def locate(origins: Floats, rays: Floats, owner: NDArray[np.int64], count: int) 
     return origins[closest] + shrink[:, None] * (points - origins[closest])
 
 
+def _ring() -> tuple[Floats, Floats]:
+    """Places around an origin, as far as a hidden object may be, and the floor that each covers."""
+    angle, radius = np.meshgrid(np.arange(24) * math.pi / 12, [0.4, 0.9, 1.3, 1.7, REACH])
+    below = np.full(angle.shape, -0.6)  # furniture is lower than the camera
+    places = np.stack([radius * np.sin(angle), radius * np.cos(angle), below], axis=-1)
+    return places.reshape(-1, 3), radius.ravel()
+
+
 def guess(house: House, listed: NDArray[np.bool_]) -> tuple[Floats, float]:
     """Where an object without any box may be, and by how many metres that may be wrong.
 
@@ -160,15 +161,16 @@ def guess(house: House, listed: NDArray[np.bool_]) -> tuple[Floats, float]:
     that they see are not: the mean of the places around them that agree with that.
     """
     others = (house.visible | house.edges)[listed].any(axis=0) & ~listed
-    middle = house.positions[listed].mean(axis=0)
-    places = middle + RING
+    around, area = _ring()
+    places = house.positions[listed].mean(axis=0) + around
     away = np.linalg.norm(places[:, None] - house.positions[None], axis=-1)
-    outside = np.logaddexp(0, (away[:, listed] - REACH) / 0.15).sum(axis=1)
-    inside = np.logaddexp(0, (REACH - away[:, others]) / 0.3).sum(axis=1)
-    likely = RING_AREA * np.exp(-outside - 0.7 * inside + outside.min())
-    likely /= likely.sum()
-    mean = likely @ places
-    return mean, float(np.sqrt(likely @ ((places - mean) ** 2).sum(axis=-1)))
+    beyond = np.logaddexp(0, (away[:, listed] - REACH) / 0.15).sum(axis=1)
+    within = np.logaddexp(0, (REACH - away[:, others]) / 0.3).sum(axis=1)
+    unlikely = beyond + 0.7 * within
+    share = area * np.exp(unlikely.min() - unlikely)
+    share /= share.sum()
+    mean = share @ places
+    return mean, float(np.sqrt(share @ ((places - mean) ** 2).sum(axis=-1)))
 
 
 def place_objects(house: House, sightings: list[list[Sighting]]) -> Objects:
@@ -178,138 +180,52 @@ def place_objects(house: House, sightings: list[list[Sighting]]) -> Objects:
     count = len(number)
     seen = np.zeros((len(house), count), dtype=bool)
     every = [(i, number[s.object], s) for i, row in enumerate(sightings) for s in row]
-    for viewpoint, owner, _ in every:
-        seen[viewpoint, owner] = True
+    for i, o, _ in every:
+        seen[i, o] = True
     positions = np.zeros((count, 3))
-    sizes = np.full(count, HIDDEN_SIZE)
     spreads = np.zeros(count)
 
-    boxed = [entry for entry in every if len(entry[2].views)]
+    boxed = [(i, o, s) for i, o, s in every if len(s.views)]
     if boxed:
-        pair = np.array([viewpoint * count + owner for viewpoint, owner, _ in boxed])
         views = np.concatenate([s.views for _, _, s in boxed])
         boxes = np.concatenate([s.boxes for _, _, s in boxed])
         of = np.repeat(np.arange(len(boxed)), [len(s.views) for _, _, s in boxed])
-        rays, extent = _towards(views, boxes, of)
-        viewpoint, owner = np.divmod(pair, count)
-        have, owner, rays_of = np.unique(owner, return_inverse=True, return_counts=True)
-        origins = house.positions[viewpoint]
-        positions[have] = locate(origins, rays, owner, len(have))
-        spreads[have] = np.where(rays_of > 1, CROSSED_SPREAD, SINGLE_SPREAD)
-        away = np.linalg.norm(positions[have][owner] - origins, axis=-1)
-        sizes[have] = 0
-        np.maximum.at(sizes, have[owner], extent * away)
-    for i in np.flatnonzero(spreads == 0):
-        positions[i], spreads[i] = guess(house, seen[:, i])
-    return Objects(list(names.values()), positions, sizes, spreads, seen)
+        origins = house.positions[[i for i, _, _ in boxed]]
+        have, owner, rays = np.unique(
+            [o for _, o, _ in boxed], return_inverse=True, return_counts=True
+        )
+        positions[have] = locate(origins, towards(views, boxes, of), owner, len(have))
+        spreads[have] = np.where(rays > 1, CROSSED_SPREAD, SINGLE_SPREAD)
+    for hidden in np.flatnonzero(spreads == 0):
+        positions[hidden], spreads[hidden] = guess(house, seen[:, hidden])
+    return Objects(list(names.values()), positions, spreads, seen)
 
 
-def _towards(
-    views: NDArray[np.int64], boxes: Floats, of: NDArray[np.int64]
-) -> tuple[Floats, Floats]:
-    """One ray and the angular size for each group of boxes: what one viewpoint has of an object."""
-    left, top, width, height = boxes.T
-    cut = (left <= 1) | (top <= 1) | (left + width >= WIDTH - 1) | (top + height >= HEIGHT - 1)
-    extent = np.sqrt(np.maximum(width, 1) * np.maximum(height, 1)) / FOCAL
-    weight = np.where(cut, CUT_WEIGHT, 1.0) * extent
-    rays = np.zeros((of[-1] + 1, 3))
-    np.add.at(rays, of, weight[:, None] * pixel_rays(views, left + width / 2, top + height / 2))
-    largest = np.zeros(len(rays))
-    np.maximum.at(largest, of, extent)
-    return rays / np.linalg.norm(rays, axis=-1, keepdims=True), largest
+def read_boxes(directory: Path) -> dict[str, list[Sighting]]:
+    """The sightings of every viewpoint that has a file in the folder, by "SCAN_VIEWPOINT"."""
+    return {file.stem: read_sightings(file) for file in sorted(directory.glob("*_*.json"))}
 
 
-def read_objects(houses: list[House], directory: Path) -> list[Objects]:
-    """The objects of each house, from the folder with one file per viewpoint."""
-    files = [
-        [directory / f"{house.name}_{viewpoint}.json" for viewpoint in house.viewpoints]
-        for house in houses
-    ]
-    present = {file.name for file in directory.glob("*.json")}
-    missing = [file for row in files for file in row if file.name not in present]
+def object_panoramas(houses: list[House], directory: Path) -> Iterator[tuple[str, NDArray]]:
+    """("SCAN_VIEWPOINT", [36, OBJECT_WIDTH] float32) for every viewpoint of the houses, in order.
+
+    Which word has which column follows from all of the folder, whichever houses are asked for.
+    """
+    boxes = read_boxes(directory)
+    wanted = [f"{house.name}_{viewpoint}" for house in houses for viewpoint in house.viewpoints]
+    missing = [key for key in wanted if key not in boxes]
     if missing:
         raise UserError(
-            f"{directory}: {len(missing)} viewpoints have no file, {missing[0].name} for one; "
-            "get the objects with 'langgoalirl data fetch r2r'."
+            f"{directory}: {len(missing)} of {len(wanted)} viewpoints have no file, "
+            f"{missing[0]}.json for one; get them with 'langgoalirl data fetch r2r DIR'."
         )
-    return [
-        place_objects(house, [read_sightings(file) for file in row])
-        for house, row in zip(houses, files, strict=True)
-    ]
-
-
-SYNONYMS = {
-    variant: word
-    for word, variants in {
-        "alarm": "firealarm sprinkler detector extinguisher",
-        "arch": "archway arc",
-        "basket": "hamper",
-        "bathtub": "bath_tub tub jacuzzi",
-        "bed": "headboard bedpost comforter mattress",
-        "bookshelf": "bookcase",
-        "chair": "seat highchair seating",
-        "clothes": "clothing clothe coat robe shirt dress hanger hat shoe bathrobe",
-        "computer": "monitor laptop keyboard printer",
-        "couch": "sofa sofachair chaise recliner",
-        "counter": "countertop tabletop backsplash",
-        "curtain": "blind drape shade valence valance",
-        "door": "doorknob doorframe",
-        "doorway": "entry entryway hallway",
-        "dresser": "drawer chest",
-        "exercise": "treadmill weight gym fitness excercise rowing bike bicycle",
-        "faucet": "tap",
-        "light": "lighting sconce",
-        "lamp": "lampshade",
-        "nightstand": "nighttable bedside",
-        "ottoman": "footstool footrest pouffe",
-        "pew": "altar",
-        "picture": "painting photo art portrait photoframe artwork photograph frame poster mask",
-        "pillar": "column post pole pedestal",
-        "pillow": "cushion",
-        "pipe": "duct",
-        "plant": "flower flowerpot pot vase shrubbery bush hedge",
-        "railing": "rail banister bannister handrail fence fencing baracade",
-        "refrigerator": "fridge freezer",
-        "rug": "carpet mat doormat runner",
-        "sink": "washbasin basin",
-        "stair": "staircase stairs step stairway stairframe",
-        "statue": "sculpture bust figure showpiece scultpure",
-        "stove": "oven range microwave stovetop hood cooker",
-        "table": "sidetable",
-        "telephone": "phone",
-        "toilet": "bidet urinal commode",
-        "trash": "trashcan bin garbage",
-        "tv": "television projector",
-        "wardrobe": "closet armoire",
-        "washer": "washing laundry dryer",
-        "window": "windowsill windowframe skylight",
-    }.items()
-    for variant in variants.split()
-}
-"""Other words for what people and boxes name differently."""
-
-MEANINGLESS = frozenset(
-    "a an and at behind beside for in of on or other otherroom outside room the to under unknown "
-    "unkown with w item object stuff side end top bottom back set".split()
-)
-
-
-def words_of(name: str) -> list[str]:
-    """The words in a name like 'plant#pot', each once: singular, one spelling for one thing."""
-    words = (_singular(word) for word in re.findall(r"[a-z]+", name.lower()))
-    known = (SYNONYMS.get(word, word) for word in words)
-    return [word for word in dict.fromkeys(known) if word not in MEANINGLESS]
-
-
-def _singular(word: str) -> str:
-    if word.endswith("ves"):
-        return word[:-3] + "f"
-    if word.endswith(("sses", "shes", "ches", "xes")):
-        return word[:-2]
-    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
-
-
-def common_words(names: Iterable[str], count: int) -> list[str]:
-    """At most `count` words of the names: the commonest first, ties in alphabetical order."""
-    tally = Counter(word for name in names for word in words_of(name))
-    return sorted(tally, key=lambda word: (-tally[word], word))[:count]
+    known = {
+        (key.rpartition("_")[0], sighting.object): sighting.name
+        for key, sightings in boxes.items()
+        for sighting in sightings
+    }
+    vocabulary = common_words(known.values(), WORDS)
+    for house in houses:
+        keys = [f"{house.name}_{viewpoint}" for viewpoint in house.viewpoints]
+        objects = place_objects(house, [boxes[key] for key in keys])
+        yield from zip(keys, draw(house, objects, vocabulary), strict=True)

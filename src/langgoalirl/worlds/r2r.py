@@ -9,7 +9,6 @@ DIR/features/…                       image features, where there are any
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,9 @@ from langgoalirl.worlds.types import Demonstrations, References, Split, Tasks
 GRAPH_SUFFIX = "_connectivity.json"
 LONGEST_INSTRUCTION = 300
 """Words. The longest human instruction has about a hundred; more is a broken file, not language."""
+
+LARGEST = 1e6
+"""Metres or radians. Beyond it is a broken file, and sums that overflow."""
 
 
 def read_connectivity(directory: Path) -> list[House]:
@@ -77,7 +79,8 @@ def _check_viewpoint(file: Path, i: int, entry: Any, size: int) -> None:
 
     if not isinstance(entry, dict):
         raise UserError(f"{file}: viewpoint {i} is not an object; fetch the file again.")
-    if not isinstance(entry.get("image_id"), str) or not entry["image_id"]:
+    name = entry.get("image_id")
+    if not isinstance(name, str) or not name or not name.isprintable():
         raise fail("image_id", "a name")
     if not isinstance(entry.get("included"), bool):
         raise fail("included", "true or false")
@@ -90,14 +93,15 @@ def _check_viewpoint(file: Path, i: int, entry: Any, size: int) -> None:
         ):
             raise fail(field, f"a list of {size} truth values")
     pose = entry.get("pose")
-    if not isinstance(pose, list) or len(pose) != 16 or not all(map(_is_finite, pose)):
+    if not isinstance(pose, list) or len(pose) != 16 or not all(map(_is_number, pose)):
         raise fail("pose", "16 finite numbers")
-    if not _is_finite(entry.get("height")):
+    if not _is_number(entry.get("height")):
         raise fail("height", "a finite number")
 
 
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def _is_number(value: Any) -> bool:
+    # Not isinstance: to Python, true and false are integers too. Comparing refuses NaN.
+    return type(value) in (int, float) and -LARGEST < value < LARGEST
 
 
 def read_split(world: NavGraph, file: Path) -> Split:
@@ -153,7 +157,7 @@ def _read_path(world: NavGraph, file: Path, i: int, entry: Any, seen: set[int]) 
     if number in seen:
         raise fail("path_id", f"repeats {number}; every path needs a number of its own")
     seen.add(number)
-    if not _is_finite(entry.get("heading")):
+    if not _is_number(entry.get("heading")):
         raise fail("heading", "must be a finite number of radians")
     texts = entry.get("instructions")
     if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
@@ -162,25 +166,29 @@ def _read_path(world: NavGraph, file: Path, i: int, entry: Any, seen: set[int]) 
         words = len(text.split())
         if not words:
             raise fail("instructions", f"is empty at {j}; write one or remove it")
+        if text.encode(errors="ignore").decode() != text:  # half of a surrogate pair, say
+            raise fail("instructions", f"has characters at {j} that are no Unicode; mend them")
         if words > LONGEST_INSTRUCTION:
             limit = f"at most {LONGEST_INSTRUCTION} make an instruction"
             raise fail("instructions", f"has {words} words at {j}; {limit}")
     scan, names = entry.get("scan"), entry.get("path")
-    if not isinstance(scan, str) or scan not in world.house_index:
+    if not isinstance(scan, str):
+        raise fail("scan", "must be a house's name")
+    if scan not in world.house_index:
         raise fail("scan", f"names {scan!r}, whose graph is missing; fetch the connectivity files")
-    if not isinstance(names, list) or not names:
-        raise fail("path", "must be a list of viewpoints")
+    if not isinstance(names, list) or not names or not all(isinstance(n, str) for n in names):
+        raise fail("path", "must be a list of viewpoints' names")
     path = []
     for name in names:
-        index = world.index.get((scan, name)) if isinstance(name, str) else None
+        index = world.index.get((scan, name))
         if index is None:
             raise fail("path", f"goes through {name!r}, which is no viewpoint of {scan}")
         path.append(index)
     house = world.house(scan)
     first = int(world.first[world.house_index[scan]])
-    for a, b in itertools.pairwise(path):
+    for name, (a, b) in zip(names, itertools.pairwise(path), strict=False):
         if not house.edges[a - first, b - first]:
-            raise fail("path", f"steps from {names[path.index(a)]} to a viewpoint no edge leads to")
+            raise fail("path", f"steps from {name!r} to a viewpoint no edge leads to")
     return path
 
 
@@ -205,8 +213,11 @@ class R2R(NavGraph):
     def split(self, name: str) -> Split:
         """Annotations by name: `val_seen` reads annotations/R2R_val_seen.json."""
         folder = self.directory / "annotations"
-        file = folder / f"R2R_{name}.json"
-        if Path(name).name != name or not file.is_file():
-            known = sorted(f.stem.removeprefix("R2R_") for f in folder.glob("R2R_*.json"))
-            raise UserError(f"{folder}: no split '{name}'.{nearest(name, known)}")
-        return read_split(self, file)
+        files = {file.stem.removeprefix("R2R_"): file for file in folder.glob("R2R_*.json")}
+        if not files:
+            raise UserError(
+                f"{folder}: holds no R2R_*.json; get them with 'langgoalirl data fetch r2r'."
+            )
+        if name not in files:
+            raise UserError(f"{folder}: no split '{name}'.{nearest(name, sorted(files))}")
+        return read_split(self, files[name])

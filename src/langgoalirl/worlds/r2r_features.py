@@ -29,7 +29,7 @@ def feature_table(directory: Path, houses: list[House], features: str) -> Featur
     if features == "objects":
         return object_table(directory, houses)
     for folder in (Path(features), directory / "features" / features):
-        if (folder / "index.json").is_file():
+        if os.path.isfile(folder / "index.json"):  # false, not an error, for impossible names
             return open_cache(folder)
     raise UserError(
         f"world.features: '{features}' is neither 'objects', 'none' nor a prepared cache; make one "

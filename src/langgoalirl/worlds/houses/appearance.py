@@ -21,10 +21,11 @@ from langgoalirl.worlds.houses.vocabulary import ADJECTIVES, ROOMS, THINGS
 THING_WIDTH, SURFACE_WIDTH, DEPTH_WIDTH = 52, 32, 8
 WIDTH = THING_WIDTH + SURFACE_WIDTH + DEPTH_WIDTH  # 92: with the four directions, 96
 RAYS = 72
+CODES = 2  # beside 0 and 1, the training and the unseen houses, in the generators' keys
 SHARP, BROAD = np.deg2rad(16.0), np.deg2rad(30.0)  # how quickly things fade beside a view's centre
 
 # Fixed: calibrated once with behaviour cloning (docs/houses.md), before any adversarial run.
-STYLE = 0.2  # share of a kind's code that is the house's own
+STYLE = 0.25  # share of a kind's code that is the house's own
 PIECE = 0.15  # and of the single piece's
 LOOK = 0.5  # weight of colour and material beside the kind
 NOISE = 0.15  # of each number in each view
@@ -40,7 +41,7 @@ class Codes:
     seed: int
 
     def _draw(self, purpose: int, count: int, width: int) -> Floats:
-        return _unit(np.random.default_rng([self.seed, purpose]).normal(size=(count, width)))
+        return _unit(np.random.default_rng([self.seed, CODES, purpose]).normal(size=(count, width)))
 
     @cached_property
     def things(self) -> Floats:
@@ -68,6 +69,11 @@ def _bent(codes: Floats, share: float, rng: np.random.Generator) -> Floats:
     return np.sqrt(1 - share) * codes + np.sqrt(share) * _unit(rng.normal(size=codes.shape))
 
 
+def _fading(aside: Floats, width: float = SHARP) -> Floats:
+    """How much of a thing remains so far beside the centre of a view."""
+    return np.exp(-0.5 * (aside / width) ** 2)
+
+
 def render(plan: Plan, seen: Survey, codes: Codes, rng: np.random.Generator) -> Floats:
     """[n, 36, WIDTH] the features of every view in a house."""
     things = _things(plan, seen, codes, rng)
@@ -93,7 +99,7 @@ def _things(plan: Plan, seen: Survey, codes: Codes, rng: np.random.Generator) ->
     aside = wrap(heading[:, None] - VIEW_HEADINGS[:, None])  # [n, 36, things]
     above = elevation[:, None] - VIEW_ELEVATIONS[:, None]
     strength = np.minimum(np.array(size) / np.maximum(metres, 0.8), 1.2) * visible
-    weight = np.exp(-0.5 * ((aside / SHARP) ** 2 + (above / BROAD) ** 2)) * strength[:, None]
+    weight = _fading(aside) * _fading(above, BROAD) * strength[:, None]
     return BRIGHT * weight @ np.concatenate([pieces, doors])
 
 
@@ -103,9 +109,9 @@ def _surroundings(
     """The walls that the eye meets in each view, and how far it goes before it does."""
     angles = np.arange(RAYS) * 2 * np.pi / RAYS
     aside = wrap(angles - VIEW_HEADINGS[:, None])
-    weight = np.exp(-0.5 * (aside / SHARP) ** 2)
+    weight = _fading(aside)
     weight /= weight.sum(axis=1, keepdims=True)  # [36, RAYS]
-    narrow = np.exp(-0.5 * (aside / (SHARP / 2)) ** 2)
+    narrow = _fading(aside, SHARP / 2)
     narrow /= narrow.sum(axis=1, keepdims=True)
     kinds = list(ROOMS)
     house = _bent(codes.rooms, STYLE, rng)[[kinds.index(room.kind) for room in plan.rooms]]
@@ -113,7 +119,7 @@ def _surroundings(
     paint = 0.5 * _unit(rng.normal(size=SURFACE_WIDTH))  # what all walls of the house share
     floors = plan.floor_of
     surfaces = np.zeros((len(floors), len(VIEW_HEADINGS), SURFACE_WIDTH))
-    depth = np.zeros((len(floors), len(VIEW_HEADINGS), 4))
+    depth = np.zeros((len(floors), len(VIEW_HEADINGS), len(codes.depth)))
     for floor in np.unique(floors):
         here = np.flatnonzero(floors == floor)
         at = plan.positions[here, :2]
@@ -126,9 +132,8 @@ def _surroundings(
             [log @ weight.T, log @ narrow.T, (far > 3.0) @ narrow.T, (far > 6.0) @ weight.T],
             axis=-1,
         )
+    surfaces += BEYOND * _through_doors(plan, seen) @ rooms
     # Looking up or down one sees one's own floor and ceiling, nearer than the walls.
-    through = _through_doors(plan, seen)  # [n, 36, rooms]
-    surfaces += BEYOND * through @ rooms
     level = (np.abs(VIEW_ELEVATIONS) < 0.1)[:, None]
     own = rooms[plan.room_of][:, None] + paint
     surfaces = np.where(level, surfaces, 0.5 * surfaces + 0.5 * own)
@@ -147,7 +152,7 @@ def _through_doors(plan: Plan, seen: Survey) -> Floats:
     for d, door in enumerate(plan.doors):
         for near, far in (door.rooms, door.rooms[::-1]):
             shown[_side(plan, near, door), d, far] = 1.0
-    return (np.exp(-0.5 * (aside / SHARP) ** 2) * strength[:, None]) @ shown
+    return (_fading(aside) * strength[:, None]) @ shown
 
 
 def _side(plan: Plan, room: int, door: Door) -> NDArray[np.bool_]:

@@ -20,6 +20,7 @@ EYE = 1.5  # height of the camera
 CORRIDOR = 1.5  # width
 STAIRWELL = 2.2  # width
 SPACING = 1.6  # least distance between two viewpoints of a room
+LOOPS = 0.3  # how many of the walls between rooms that are joined already get a door as well
 INSET = 0.6  # viewpoints keep this far from walls
 
 Rectangle = tuple[float, float, float, float]  # x0, y0, x1, y1
@@ -185,7 +186,7 @@ def _doors(rng: np.random.Generator, rooms: list[Room]) -> list[Door]:
     for _, i, j, (axis, at, low, high) in sorted(walls):
         small = min(rooms[i].area, rooms[j].area) < 8
         joins = group[i] != group[j]
-        if not joins and (small or rng.random() > 0.3):
+        if not joins and (small or rng.random() > LOOPS):
             continue
         group = [group[i] if g == group[j] else g for g in group]
         width = 1.6 if not small and high - low > 2.4 and rng.random() < 0.25 else 0.9

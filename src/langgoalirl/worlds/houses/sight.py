@@ -12,6 +12,7 @@ from langgoalirl.worlds.houses.layout import Door, Plan, Room
 
 REACH = 5.0  # metres that an edge may span
 VIEW = 12.0  # metres at which another viewpoint is still made out
+UNDERFOOT = 0.3  # metres
 DETOUR = 1.07  # a way round that is this much longer makes an edge needless
 
 Bools = NDArray[np.bool_]
@@ -91,7 +92,7 @@ def between_viewpoints(plan: Plan) -> tuple[Bools, Bools]:
             ):
                 visible[i, j] = visible[j, i] = True
     length = np.linalg.norm(at[:, None] - at[None], axis=-1)
-    visible &= length <= VIEW
+    visible &= visible.T & (length <= VIEW)  # rounding must not make sight one-sided
     np.fill_diagonal(visible, False)
     return _thinned(visible, length), visible
 
@@ -153,9 +154,13 @@ def survey(plan: Plan) -> Survey:
     for floor in np.unique(floors):
         pieces = walls(plan, int(floor))
         here, near, gate = (np.flatnonzero(on == floor) for on in (floors, storey, level))
-        at = plan.positions[here, :2]
-        things[np.ix_(here, near)] = clear(at, where[near], pieces)
-        doors[np.ix_(here, gate)] = clear(at, gates[gate], pieces)
+        eyes = plan.positions[here, :2]
+        things[np.ix_(here, near)] = clear(eyes, where[near], pieces)
+        doors[np.ix_(here, gate)] = clear(eyes, gates[gate], pieces)
+    # What is underfoot is in no direction: one's own doorway, the stairs on their landing.
+    at = plan.positions[:, None, :2]
+    things &= np.linalg.norm(at - where, axis=-1) > UNDERFOOT
+    doors &= np.linalg.norm(at - gates, axis=-1) > UNDERFOOT
     return Survey(edges, visible, things, doors)
 
 

@@ -46,7 +46,7 @@ class _Telling:
             )
             opening, ending = f"{goal}: ", [] if "{thing}" in "".join(voice.goal) else ending
         sentences = [self._join(part) for part in [*parts, ending] if part]
-        told = opening + sentences[0] if sentences else opening
+        told = opening + sentences[0]
         for sentence in sentences[1:]:
             told += self._pick(voice.sentence) + sentence
         return self._polish(told)

@@ -62,9 +62,11 @@ class Houses(NavGraph):
         features: str = "objects",
         device: torch.device | str = "cpu",
     ) -> None:
-        for name, size in (("houses", houses), ("unseen", unseen), ("routes", routes)):
-            if size < 1:
-                raise UserError(f"The houses world needs {name} of at least 1, not {size}.")
+        sizes = {"seed": seed, "houses": houses, "unseen": unseen, "routes": routes}
+        for name, size in sizes.items():
+            least = int(name != "seed")
+            if size < least:
+                raise UserError(f"The houses world needs {name} of at least {least}, not {size}.")
         if features not in FEATURES:
             raise UserError(f"Houses have no features '{features}'.{nearest(features, FEATURES)}")
         apart = max(1, routes // 8)
