@@ -54,6 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"langgoalirl: {error}", file=sys.stderr)
         return 2
+    except OSError as error:  # a folder that cannot be written, a full disk
+        if error.filename is None:
+            raise
+        print(f"langgoalirl: {error.filename}: {error.strerror}.", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("langgoalirl: interrupted; the same command goes on from here.", file=sys.stderr)
         return 130

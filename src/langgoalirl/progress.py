@@ -19,7 +19,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bars
 
-console = Console(stderr=True)
+console = Console(stderr=True, markup=False)  # a name in [brackets] is a name
 QUIET_SECONDS = 30.0
 
 

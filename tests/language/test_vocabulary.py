@@ -270,7 +270,7 @@ def zipped() -> bytes:
 WHOLE = saved(np.ones((3, 3), dtype=np.float32))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.integers(0, len(WHOLE) - 1), st.binary(max_size=3), st.booleans())
 @example(0, b"", True)
 @example(0, zipped(), True)

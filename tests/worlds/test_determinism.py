@@ -21,21 +21,22 @@ from langgoalirl.worlds.houses.world import Houses
 from langgoalirl.worlds.navgraph import NavGraph
 from langgoalirl.worlds.r2r import R2R
 
+FEATURES = ("objects", "none")
 SCANS = 2
 ROUTES = 20
 
 
-def build(name: str, features: str, folder: Path) -> tuple[NavGraph, list[str]]:
-    """A small world, and the names of its splits."""
-    if name == "r2r":
-        return R2R(folder, features), ["small"]
-    world = Houses(3, houses=2, unseen=1, routes=6, features=features)
-    return world, ["train", "val_seen", "val_unseen"]
+def build(features: str, folder: Path | None = None) -> NavGraph:
+    """A small world."""
+    if folder is not None:
+        return R2R(folder, features)
+    return Houses(3, houses=2, unseen=1, routes=6, features=features)
 
 
-def fingerprint(world: NavGraph, splits: Iterable[str]) -> dict[str, str]:
+def fingerprint(world: NavGraph) -> dict[str, str]:
     """A checksum of every tensor that the world holds and of everything in its splits."""
     prints = {"digest": world.digest}
+    splits = ["small"] if world.name == "r2r" else ["train", "val_seen", "val_unseen"]
     for name, value in sorted(vars(world).items()):
         if isinstance(value, Tensor):
             prints[name] = checksum([value])
@@ -57,22 +58,16 @@ def checksum(values: Iterable[Any]) -> str:
     return found.hexdigest()
 
 
-def in_another_process(name: str, features: str, folder: Path, cache: Path) -> dict[str, str]:
-    """The fingerprint that a fresh interpreter finds."""
+def in_another_process(*folder: Path, cache: Path) -> dict[str, dict[str, str]]:
+    """The fingerprints that a fresh interpreter finds, for each kind of features."""
     surroundings = {
         **os.environ,
         "PYTHONHASHSEED": "1",
         "OMP_NUM_THREADS": "1",
         "LANGGOALIRL_CACHE": str(cache),
     }
-    arguments = [name, features, str(folder)]
-    done = subprocess.run(
-        [sys.executable, __file__, *arguments],
-        env=surroundings,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    command = [sys.executable, __file__, *map(str, folder)]
+    done = subprocess.run(command, env=surroundings, check=True, capture_output=True, text=True)
     return json.loads(done.stdout)
 
 
@@ -103,54 +98,37 @@ def small_r2r(r2r_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     return there, back
 
 
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache folder of this test's own."""
-    monkeypatch.setenv("LANGGOALIRL_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
 def test_houses(tmp_path: Path) -> None:
-    here = fingerprint(*build("houses", "objects", tmp_path))
-    assert here == in_another_process("houses", "objects", tmp_path, tmp_path)
-    again = fingerprint(*build("houses", "objects", tmp_path))
-    assert here == again
+    here = {features: fingerprint(build(features)) for features in FEATURES}
+    assert here == in_another_process(cache=tmp_path)
+    assert here == {features: fingerprint(build(features)) for features in FEATURES}
+    full, bare = here["objects"], here["none"]
+    seen = {"digest", "_panoramas", "_views"}  # without features all else is the same
+    assert {name for name in full if full[name] != bare[name]} == seen
 
 
-def test_houses_without_features(tmp_path: Path) -> None:
-    """Nothing to see does not change what there is: only the features differ."""
-    bare = fingerprint(*build("houses", "none", tmp_path))
-    assert bare == fingerprint(*build("houses", "none", tmp_path))
-    full = fingerprint(*build("houses", "objects", tmp_path))
-    assert {name for name in full if full[name] != bare[name]} == {
-        "digest",
-        "_panoramas",
-        "_views",
-    }
-
-
-@pytest.mark.parametrize("features", ["none", "objects"])
 def test_room_to_room(
-    small_r2r: tuple[Path, Path], cache: Path, tmp_path: Path, features: str
+    small_r2r: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there, back = small_r2r
-    computed = fingerprint(*build("r2r", features, there))
-    assert computed == in_another_process("r2r", features, back, tmp_path / "other")
-    if features == "objects":
-        (kept,) = cache.iterdir()
-        before = (kept / "features.f16").stat().st_mtime_ns
-        assert computed == fingerprint(*build("r2r", features, there))  # now from the cache
-        assert (kept / "features.f16").stat().st_mtime_ns == before
+    monkeypatch.setenv("LANGGOALIRL_CACHE", str(tmp_path / "one"))
+    here = {features: fingerprint(build(features, there)) for features in FEATURES}
+    assert here == in_another_process(back, cache=tmp_path / "other")
+
+    (kept,) = (tmp_path / "one").iterdir()
+    before = (kept / "features.f16").stat().st_mtime_ns
+    assert here["objects"] == fingerprint(build("objects", there))  # from the cache by now
+    assert (kept / "features.f16").stat().st_mtime_ns == before
 
 
-def test_the_fingerprint_notices_a_single_bit(tmp_path: Path) -> None:
-    world, splits = build("houses", "objects", tmp_path)
-    before = fingerprint(world, splits)
+def test_the_fingerprint_notices_a_single_bit() -> None:
+    world = build("objects")
+    before = fingerprint(world)
     world.metres[0, 1] += 1e-12
-    after = fingerprint(world, splits)
+    after = fingerprint(world)
     assert {name for name in before if before[name] != after[name]} == {"metres"}
 
 
 if __name__ == "__main__":
-    world, splits = build(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
-    print(json.dumps(fingerprint(world, splits)))
+    place = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    print(json.dumps({features: fingerprint(build(features, place)) for features in FEATURES}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +45,7 @@ STEP = SHAPE_NEXT + SHAPE
 FREE = STEP + NEXT
 
 
-def house(positions: list[list[float]], joined: list[tuple[int, int]]) -> House:
+def house(positions: Sequence[Sequence[float]], joined: list[tuple[int, int]]) -> House:
     """Viewpoints a, b, c… at these places; the joined ones see each other and no others do."""
     size = len(positions)
     edges = np.zeros((size, size), dtype=bool)
@@ -69,12 +70,12 @@ def panoramas(home: House, folder: Path) -> dict[str, np.ndarray]:
     return dict(object_panoramas([home], folder))
 
 
-def test_rays_through_hand_computed_pixels():
+def test_rays_through_hand_computed_pixels() -> None:
     views = np.array([NORTH, EAST, 0, EAST, NORTH])
     x = np.array([320.0, 320.0, 320.0, 320.0 + FOCAL, 320.0])
     y = np.array([240.0, 240.0, 240.0, 240.0, 0.0])
     half = math.sqrt(0.5)
-    expected = [
+    expected: list[list[float]] = [
         [0, 1, 0],
         [1, 0, 0],
         [0, math.cos(math.pi / 6), -0.5],  # view 0 looks down by 30 degrees
@@ -89,21 +90,21 @@ def test_rays_through_hand_computed_pixels():
     x=st.floats(0, 640),
     y=st.floats(0, 480),
 )
-def test_rays_are_unit_vectors_within_half_a_view_diagonal(view, x, y):
+def test_rays_are_unit_vectors_within_half_a_view_diagonal(view: int, x: float, y: float) -> None:
     ray = pixel_rays(np.array([view]), np.array([x]), np.array([y]))[0]
     centre = pixel_rays(np.array([view]), np.array([320.0]), np.array([240.0]))[0]
     assert np.linalg.norm(ray) == pytest.approx(1)
     assert ray @ centre == pytest.approx(FOCAL / math.hypot(FOCAL, x - 320, y - 240))
 
 
-def test_a_cut_box_hardly_turns_the_ray():
+def test_a_cut_box_hardly_turns_the_ray() -> None:
     views = np.array([NORTH, NORTH])
     boxes = np.array([[300.0, 220, 40, 40], [600.0, 220, 40, 40]])  # the second touches the border
     ray = towards(views, boxes, np.array([0, 0]))[0]
     assert 0 < math.atan2(ray[0], ray[1]) < math.radians(3)
 
 
-def test_two_cameras_cross_where_the_object_is():
+def test_two_cameras_cross_where_the_object_is() -> None:
     origins = np.array([[0.0, 0, 0], [2.0, 0, 0]])
     half = math.sqrt(0.5)
     rays = np.array([[half, half, 0], [-half, half, 0]])
@@ -112,7 +113,7 @@ def test_two_cameras_cross_where_the_object_is():
     np.testing.assert_allclose(point, [1, 1, 0], atol=0.01)
 
 
-def test_one_ray_places_at_the_usual_distance_and_none_goes_wild():
+def test_one_ray_places_at_the_usual_distance_and_none_goes_wild() -> None:
     origins = np.array([[1.0, 1, 1], [0.0, 0, 0], [10.0, 0, 0]])
     slight = 0.05
     rays = np.array([[0.0, 1, 0], [slight, 1, 0], [-slight, 1, 0]])  # the last two meet 100 m away
@@ -122,7 +123,9 @@ def test_one_ray_places_at_the_usual_distance_and_none_goes_wild():
     assert np.linalg.norm(points[1] - origins[1:], axis=1).min() <= 4 + 1e-9
 
 
-def test_an_object_without_boxes_is_guessed_on_the_side_where_nobody_else_names_it(tmp_path):
+def test_an_object_without_boxes_is_guessed_on_the_side_where_nobody_else_names_it(
+    tmp_path: Path,
+) -> None:
     home = house([[0, 0, 0], [1.8, 0, 0]], [(0, 1)])
     write_boxes(tmp_path, {"a": {"1": ("bed", [])}, "b": {}})
     sightings = [read_sightings(tmp_path / f"h_{name}.json") for name in "ab"]
@@ -132,7 +135,7 @@ def test_an_object_without_boxes_is_guessed_on_the_side_where_nobody_else_names_
     assert objects.spreads[0] > 0.5
 
 
-def test_an_object_straight_ahead_lands_in_its_view(tmp_path):
+def test_an_object_straight_ahead_lands_in_its_view(tmp_path: Path) -> None:
     home = house([[0, 0, 0], [0, -2, 0]], [(0, 1)])
     write_boxes(tmp_path, {"a": {"1": ("sofa", [NORTH])}, "b": {}})
     couch = panoramas(home, tmp_path)["h_a"][:, 0]  # the only word, so the first column
@@ -141,16 +144,16 @@ def test_an_object_straight_ahead_lands_in_its_view(tmp_path):
     assert couch[NORTH + 1] == pytest.approx(couch[LEVEL + 11])  # one view to either side
 
 
-def test_an_object_is_seen_from_a_neighbour_but_not_through_a_wall(tmp_path):
+def test_an_object_is_seen_from_a_neighbour_but_not_through_a_wall(tmp_path: Path) -> None:
     boxes = {"a": {"1": ("bed", [EAST])}, "b": {}, "c": {}}
-    places = [[0, 0, 0], [-2, 0, 0], [-2, 0.5, 0]]
+    places: list[list[float]] = [[0, 0, 0], [-2, 0, 0], [-2, 0.5, 0]]
     write_boxes(tmp_path, boxes)
     seen = panoramas(house(places, [(0, 1)]), tmp_path)
     assert seen["h_b"][:, 0].argmax() == EAST
     assert not seen["h_c"][:, :WORDS].any()  # c sees nobody
 
 
-def test_rooms_are_told_here_through_the_next_step_and_in_sight(tmp_path):
+def test_rooms_are_told_here_through_the_next_step_and_in_sight(tmp_path: Path) -> None:
     home = house([[0, 0, 0], [4, 0, 0]], [(0, 1)])
     write_boxes(tmp_path, {"a": {}, "b": {"1": ("toilet", [EAST])}})
     seen = panoramas(home, tmp_path)
@@ -164,7 +167,7 @@ def test_rooms_are_told_here_through_the_next_step_and_in_sight(tmp_path):
         assert column[WEST] < 0.05
 
 
-def test_stairs_have_a_sign(tmp_path):
+def test_stairs_have_a_sign(tmp_path: Path) -> None:
     home = house([[0, 0, 0], [0, 2, 1]], [(0, 1)])
     write_boxes(tmp_path, {"a": {}, "b": {}})
     seen = panoramas(home, tmp_path)
@@ -177,7 +180,7 @@ def test_stairs_have_a_sign(tmp_path):
     assert low[:, FREE + SPACE - 2].argmax() in (NORTH, NORTH + 12)  # what is higher, level or up
 
 
-def test_free_space_of_a_straight_corridor(tmp_path):
+def test_free_space_of_a_straight_corridor(tmp_path: Path) -> None:
     home = house([[0, 0, 0], [0, 3, 0], [0, 6, 0]], [(0, 1), (1, 2)])
     write_boxes(tmp_path, {"a": {}, "b": {}, "c": {}})
     middle = panoramas(home, tmp_path)["h_b"]
@@ -193,7 +196,7 @@ def test_free_space_of_a_straight_corridor(tmp_path):
     assert middle[NORTH, depth] == pytest.approx(0.3)
 
 
-def test_names_become_words():
+def test_names_become_words() -> None:
     assert words_of("plant#pot") == ["plant"]
     assert words_of("Dining#Chairs") == ["dining", "chair"]
     assert words_of("wall#\\other#room") == ["wall"]
@@ -202,17 +205,17 @@ def test_names_become_words():
     assert words_of("unknown#/#other#room") == []
 
 
-def test_commonest_words_first_and_ties_by_alphabet():
+def test_commonest_words_first_and_ties_by_alphabet() -> None:
     names = ["vase", "lamp", "bench", "lamp#shade"]
     assert common_words(names, 3) == ["lamp", "bench", "curtain"]
 
 
-def test_rooms_are_judged_by_words_that_names_can_give():
+def test_rooms_are_judged_by_words_that_names_can_give() -> None:
     words = {word for room in ROOMS.values() for word in room}
     assert [word for word in words if words_of(word) != [word]] == []
 
 
-def test_two_builds_are_the_same_bytes_whichever_houses_are_asked_for(tmp_path):
+def test_two_builds_are_the_same_bytes_whichever_houses_are_asked_for(tmp_path: Path) -> None:
     home = house([[0, 0, 0], [0, 2, 0]], [(0, 1)])
     write_boxes(tmp_path, {"a": {"1": ("bed", [EAST]), "2": ("lamp", [3, 4])}, "b": {}})
     alone = panoramas(home, tmp_path)
@@ -253,7 +256,7 @@ def entry(**changes: object) -> dict[str, object]:
         ({"a": {"7": entry(bbox2d=[[600, 2, 60, 20]])}}, "inside 640 x 480"),
     ],
 )
-def test_broken_files_are_named(tmp_path, content, complaint):
+def test_broken_files_are_named(tmp_path: Path, content: object, complaint: str) -> None:
     file = tmp_path / "h_a.json"
     file.write_text(content if isinstance(content, str) else json.dumps(content))
     with pytest.raises(UserError) as error:
@@ -262,13 +265,13 @@ def test_broken_files_are_named(tmp_path, content, complaint):
     assert complaint in str(error.value)
 
 
-def test_missing_files_are_counted(tmp_path):
+def test_missing_files_are_counted(tmp_path: Path) -> None:
     write_boxes(tmp_path, {"b": {}})
     with pytest.raises(UserError, match=r"2 of 3 viewpoints have no file, h_a\.json for one"):
         panoramas(house([[0, 0, 0], [0, 1, 0], [0, 2, 0]], []), tmp_path)
 
 
-def test_a_bare_house_has_panoramas_too(tmp_path):
+def test_a_bare_house_has_panoramas_too(tmp_path: Path) -> None:
     write_boxes(tmp_path, {"a": {}})
     values = panoramas(house([[0, 0, 0]], []), tmp_path)["h_a"]
     assert values.shape == (VIEWS, OBJECT_WIDTH)
@@ -277,7 +280,7 @@ def test_a_bare_house_has_panoramas_too(tmp_path):
     assert (OBJECT_WIDTH + 4) % 8 == 0
 
 
-def test_real_boxes_agree_with_the_places_found(r2r_dir):
+def test_real_boxes_agree_with_the_places_found(r2r_dir: Path) -> None:
     folder = r2r_dir / "objects"
     errors, crossed, total = [], 0, 0
     for home in read_connectivity(r2r_dir / "connectivity")[:6]:
@@ -306,7 +309,7 @@ def test_real_boxes_agree_with_the_places_found(r2r_dir):
     assert crossed / total > 0.3
 
 
-def test_the_only_bed_of_a_real_house_is_in_the_views_towards_it(r2r_dir):
+def test_the_only_bed_of_a_real_house_is_in_the_views_towards_it(r2r_dir: Path) -> None:
     home = read_connectivity(r2r_dir / "connectivity")[0]
     folder = r2r_dir / "objects"
     sightings = [read_sightings(folder / f"{home.name}_{v}.json") for v in home.viewpoints]

@@ -38,6 +38,8 @@ class Parser(argparse.ArgumentParser):
         if choice:
             names = [name.strip(" '\"") for name in choice[3].split(",")]
             message = f"{choice[1]}: there is no '{choice[2]}'.{nearest(choice[2], names)}"
+        elif not message.endswith((".", "?")):
+            message += "."
         self.exit(2, f"{self.prog}: {message} See '{self.prog} --help'.\n")
 
 
@@ -71,4 +73,4 @@ def show(
         table.add_column(name, justify="left" if i == 0 else "right", overflow="fold")
     for row in rows:
         table.add_row(*(f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in row))
-    Console().print(table)
+    Console(markup=False).print(table)  # a name in [brackets] is a name

@@ -72,7 +72,7 @@ def _sighting(file: Path, key: str, entry: Any) -> Sighting:
     if len(entry["bbox2d"]) != count:
         raise fail("bbox2d", f"as long as 'visible_pos' ({count})")
     views = _numbers(entry["visible_pos"], (count,))
-    if views is None or not np.isin(views, np.arange(VIEWS)).all():
+    if views is None or ((views % 1 != 0) | (views < 0) | (views >= VIEWS)).any():
         raise fail("visible_pos", f"a list of views 0 to {VIEWS - 1}")
     boxes = _numbers(entry["bbox2d"], (count, 4))
     if boxes is None or not _inside_view(boxes):
@@ -160,12 +160,15 @@ def guess(house: House, listed: NDArray[np.bool_]) -> tuple[Floats, float]:
     `listed` [n] says which viewpoints' files name it. They are within REACH of it and the others
     that they see are not: the mean of the places around them that agree with that.
     """
-    others = (house.visible | house.edges)[listed].any(axis=0) & ~listed
+    others = (house.visible[listed] | house.edges[listed]).any(axis=0) & ~listed
     around, area = _ring()
     places = house.positions[listed].mean(axis=0) + around
-    away = np.linalg.norm(places[:, None] - house.positions[None], axis=-1)
-    beyond = np.logaddexp(0, (away[:, listed] - REACH) / 0.15).sum(axis=1)
-    within = np.logaddexp(0, (REACH - away[:, others]) / 0.3).sum(axis=1)
+
+    def away(viewpoints: NDArray[np.bool_]) -> Floats:
+        return np.linalg.norm(places[:, None] - house.positions[viewpoints], axis=-1)
+
+    beyond = np.logaddexp(0, (away(listed) - REACH) / 0.15).sum(axis=1)
+    within = np.logaddexp(0, (REACH - away(others)) / 0.3).sum(axis=1)
     unlikely = beyond + 0.7 * within
     share = area * np.exp(unlikely.min() - unlikely)
     share /= share.sum()

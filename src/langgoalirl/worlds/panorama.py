@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from langgoalirl.worlds.geometry import VIEW_ELEVATIONS, VIEW_HEADINGS, Floats
+from langgoalirl.worlds.geometry import VIEW_ELEVATIONS, VIEW_HEADINGS, VIEWS, Floats
 from langgoalirl.worlds.navgraph import House
 from langgoalirl.worlds.object_words import ROOMS, multi_hot, room_evidence
 
@@ -56,11 +56,10 @@ class Objects:
 
 def draw(house: House, objects: Objects, vocabulary: list[str]) -> Single:
     """[n, 36, PANORAMA_WIDTH] the panoramas of a house."""
-    size = len(house)
     paths = house.edges | house.edges.T
     sees = house.visible | house.visible.T | paths
     np.fill_diagonal(sees, False)
-    offset = house.positions[None] - house.positions[:, None]  # from row to column
+    offset = (house.positions[None] - house.positions[:, None]).astype(np.float32)  # row to column
     metres = np.linalg.norm(offset, axis=-1)
     angle = _angles(offset)  # [n, n, 36]
     sight = _bell(angle, SIGHT_ANGLE) * sees[..., None]
@@ -74,20 +73,21 @@ def draw(house: House, objects: Objects, vocabulary: list[str]) -> Single:
         words,
         _everywhere(rooms),
         rooms[step] * weight[..., None],
-        _rooms_in_sight(rooms, sight, metres),
+        _rooms_in_sight(rooms, sees, sight, metres),
         _everywhere(shape),
         shape[step] * weight[..., None],
         _next_step(step, sees, offset[..., 2], metres) * weight[..., None],
         _free_space(sight, paths, offset[..., 2], metres),
     ]
-    return np.concatenate(parts, axis=-1, dtype=np.float32).reshape(size, -1, PANORAMA_WIDTH)
+    return np.concatenate(parts, axis=-1, dtype=np.float32)
 
 
-def _angles(vectors: Floats) -> Single:
+def _angles(vectors: NDArray) -> Single:
     """[..., 36] the angle between each vector and each view's centre."""
     length = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    cosine = (vectors / np.maximum(length, 1e-6)).astype(np.float32) @ CENTRES
-    return np.arccos(np.clip(cosine, -1, 1))
+    unit = (vectors / np.maximum(length, 1e-6)).astype(np.float32)
+    cosine = unit.reshape(-1, 3) @ CENTRES  # one product: many small ones are slower
+    return np.arccos(np.clip(cosine, -1, 1)).reshape(*vectors.shape[:-1], VIEWS)
 
 
 def _bell(angle: Single, width: float | Single) -> Single:
@@ -101,7 +101,7 @@ def _saturate(amount: NDArray) -> Single:
 
 def _everywhere(here: Single) -> Single:
     """What is true of a viewpoint, told to all of its views."""
-    return np.repeat(here[:, None], CENTRES.shape[1], axis=1)
+    return np.repeat(here[:, None], VIEWS, axis=1)
 
 
 def _things(
@@ -111,8 +111,8 @@ def _things(
     offset = objects.positions[None] - house.positions[:, None]
     metres = np.linalg.norm(offset, axis=-1)
     # An object is seen from where its file names it, and from where one sees such a viewpoint.
-    indirectly = sees.astype(np.float32) @ objects.seen.astype(np.float32) > 0
-    seen = objects.seen | indirectly
+    through = sees.astype(np.float32) @ objects.seen.astype(np.float32)
+    seen = objects.seen | (through > 0)
     seen &= metres < SIGHT_METRES
     # A place that is not sure is smeared over the views, the more so the nearer it is.
     doubt = objects.spreads[None] / np.maximum(metres, 0.3)
@@ -120,20 +120,27 @@ def _things(
     strength = 1.5 * seen * np.exp(-metres / FADE_METRES)
     shown = _bell(_angles(offset), width) * (THING_ANGLE / width)
     shown *= strength[..., None].astype(np.float32)
-    words = shown.transpose(0, 2, 1) @ multi_hot(objects.names, vocabulary, WORDS)
+    hot = multi_hot(objects.names, vocabulary, WORDS)
+    rows = shown.transpose(0, 2, 1).reshape(len(house) * VIEWS, len(hot))
+    words = (rows @ hot).reshape(len(house), VIEWS, WORDS)
     around = (seen * np.exp(-((metres / ROOM_METRES) ** 2))).astype(np.float32)
     return _saturate(words), _saturate(around @ room_evidence(objects.names))
 
 
-def _rooms_in_sight(rooms: Single, sight: Single, metres: Floats) -> Single:
+def _rooms_in_sight(
+    rooms: Single, sees: NDArray[np.bool_], sight: Single, metres: Single
+) -> Single:
     """[n, 36, R] the rooms of the viewpoints that are seen in each view."""
     fading = sight * np.exp(-metres / ROOM_FADE_METRES)[..., None]
-    # One kind of room at a time: all at once would need a table of n² × 36 × R.
-    return np.stack([(fading * room[:, None]).max(axis=1) for room in rooms.T], axis=-1)
+    shown = np.zeros((len(rooms), VIEWS, rooms.shape[1]), dtype=np.float32)
+    for here, there in enumerate(sees):  # few of a house's viewpoints are seen from one of them
+        if there.any():
+            shown[here] = (fading[here, there, :, None] * rooms[there, None]).max(axis=0)
+    return shown
 
 
 def _shape(
-    paths: NDArray[np.bool_], sees: NDArray[np.bool_], offset: Floats, metres: Floats
+    paths: NDArray[np.bool_], sees: NDArray[np.bool_], offset: Single, metres: Single
 ) -> Single:
     """[n, SHAPE] what kind of place each viewpoint is, by what lies around it."""
     rise = offset[..., 2]
@@ -162,11 +169,11 @@ def _shape(
 
 
 def _next_step(
-    step: NDArray[np.int64], sees: NDArray[np.bool_], rise: Floats, metres: Floats
+    step: NDArray[np.int64], sees: NDArray[np.bool_], rise: Single, metres: Single
 ) -> Single:
     """[n, 36, NEXT] the step through each view: is there one, how far, up, down, what is new."""
 
-    def of_step(table: Floats) -> Floats:
+    def of_step(table: NDArray) -> NDArray:
         return np.take_along_axis(table, step, axis=1)
 
     sight = sees.astype(np.float64)
@@ -181,10 +188,10 @@ def _next_step(
     return np.stack(columns, axis=-1).astype(np.float32)
 
 
-def _free_space(sight: Single, paths: NDArray[np.bool_], rise: Floats, metres: Floats) -> Single:
+def _free_space(sight: Single, paths: NDArray[np.bool_], rise: Single, metres: Single) -> Single:
     """[n, 36, SPACE] how open each view is: ways out, wall, depth, what is higher and lower."""
 
-    def most(amount: Floats) -> Single:
+    def most(amount: Single) -> Single:
         return (sight * amount[..., None]).max(axis=1)
 
     def number(where: NDArray[np.bool_]) -> Single:
