@@ -120,8 +120,9 @@ def observe_along(world: World, batch: Batch, dtype: torch.dtype) -> Observation
     Reflection needs no images: what lay at heading φ lies at -φ, the features stay what they are.
     """
     b, t = batch.states.shape
-    seen = cast(world.observe(batch.states.flatten().to(world.device)), dtype)
-    seen = Observation(*(part.view(b, t, *part.shape[1:]) for part in seen))
+    # Time first in memory, so that what is seen at one step lies in one piece.
+    seen = cast(world.observe(batch.states.T.flatten().to(world.device)), dtype)
+    seen = Observation(*(part.view(t, b, *part.shape[1:]).transpose(0, 1) for part in seen))
     if bool(batch.mirrored.any()):
         sign = torch.where(batch.mirrored, -1.0, 1.0).to(world.device, dtype)
         seen.views[..., SIN_HEADING] *= sign[:, None, None]

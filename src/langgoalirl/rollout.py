@@ -43,9 +43,9 @@ class Trajectories:
 
 def cast(seen: Observation, dtype: torch.dtype) -> Observation:
     """An observation in the precision that the networks compute in."""
-    return Observation(
-        seen.views.to(dtype), seen.actions.to(dtype), seen.mask, seen.facing.to(dtype)
-    )
+    # By way of float32: from float16 to bfloat16 directly is ten times slower on a CPU.
+    views, actions = seen.views.float().to(dtype), seen.actions.float().to(dtype)
+    return Observation(views, actions, seen.mask, seen.facing.to(dtype))
 
 
 @torch.no_grad()
