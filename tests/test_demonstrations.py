@@ -151,7 +151,12 @@ def test_a_batch_follows_from_seed_and_update_alone() -> None:
     assert all(ahead[update] == found for update, found in jumping.items())
     other = drawn(BatchOrder(MANY, 4, seed=4, mirror=True), list(range(18)))
     assert sum(ahead[update] == other[update] for update in ahead) < 3
-    epochs = [[ahead[update] for update in range(i, i + 6)] for i in (0, 6, 12)]
+
+
+def test_epochs_differ_in_who_comes_together() -> None:
+    order = BatchOrder(MANY, 4, seed=3, mirror=False)
+    groups = [tuple(sorted(order(update).rows.tolist())) for update in range(18)]
+    epochs = [set(groups[:6]), set(groups[6:12]), set(groups[12:])]
     assert all(a != b for a, b in itertools.pairwise(epochs))
 
 

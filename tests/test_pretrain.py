@@ -153,6 +153,15 @@ def test_the_same_recipe_gives_the_same_bytes_elsewhere(runs: Path, tmp_path: Pa
         assert str(stage.path.relative_to(tmp_path)) == first[name]
 
 
+def test_another_base_model_makes_another_policy(runs: Path) -> None:
+    """Though nothing in behaviour cloning's own settings has changed."""
+    other = replace(RECIPE, base_model=replace(SHORT, learning_rate=1e-3))
+    _, stages = pretrain(other, runs, "other", ["bc"])
+    first = RunFolder(runs / "tiny").status["stages"]
+    assert stages["base_model"].path != runs / first["base_model"]
+    assert stages["bc"].path != runs / first["bc"]
+
+
 def test_behaviour_cloning_in_single_precision(runs: Path) -> None:
     exact = replace(RECIPE, bc=replace(SHORT, updates=2, precision="fp32"))
     _, stages = pretrain(exact, runs, "exact", ["bc"])

@@ -20,7 +20,7 @@ from langgoalirl.models.sizes import Sizes
 from langgoalirl.pretrain import imitation_loss, initialised
 from langgoalirl.run_folder import RunFolder, Tensors, digest
 from langgoalirl.training import Average, Numbers, Objective, Training, fit, precision
-from langgoalirl.training import settings_decay as factor
+from langgoalirl.training import step_size_factor as factor
 from langgoalirl.worlds.houses.world import Houses
 
 torch.set_num_threads(1)

@@ -12,6 +12,7 @@ from langgoalirl import __version__
 from langgoalirl.commands import bench, data, demo, describe, evaluate, pretrain
 from langgoalirl.commands.shared import Parser
 from langgoalirl.errors import UserError
+from langgoalirl.memory import keep_freed_memory
 
 DESCRIPTION = """\
 Learn a policy and a reward function from demonstrations annotated in plain language.
@@ -49,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = build_parser().parse_args(arguments)
     # One process with one thread per core does more than one process with several threads.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    keep_freed_memory()
     try:
         options.run(options)
     except UserError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from types import TracebackType
 
 from rich.console import Console
@@ -82,6 +83,27 @@ class Progress:
             file=sys.stderr,
             flush=True,
         )
+
+
+class Board:
+    """The same numbers for TensorBoard, in the run's folder; goes on after a resume."""
+
+    def __init__(self, folder: Path, update: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        # What was written after the update that a run goes back to is not shown.
+        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=update)
+
+    def __enter__(self) -> Board:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._writer.close()
+
+    def show(self, update: int, numbers: dict[str, float]) -> None:
+        """One point of every curve."""
+        for name, value in numbers.items():
+            self._writer.add_scalar(name, value, update)
 
 
 class Download:

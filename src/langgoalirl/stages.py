@@ -37,13 +37,18 @@ def stage(
         return run
     run.begin({"stage": name, **config})
     began = datetime.now(UTC)
-    tensors = train(run)
+    try:
+        tensors = train(run)
+    except Exception as error:
+        run.fail(f"{type(error).__name__}: {error}")
+        raise
+    seconds = max((line.get("seconds", 0.0) for line in run.metrics()), default=0.0)
     run.save("final", tensors, {})
     run.finish(
         digest=digest(tensors),
         config_digest=identity,
         commit=commit(),
         date=began.isoformat(timespec="seconds"),
-        minutes=round((datetime.now(UTC) - began).total_seconds() / 60, 2),
+        minutes=round(seconds / 60, 2),
     )
     return run

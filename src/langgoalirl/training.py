@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from langgoalirl.config import option
 from langgoalirl.demonstrations import Batch, mix
 from langgoalirl.models.layers import use_generator
-from langgoalirl.progress import Progress
+from langgoalirl.progress import Board, Progress
 from langgoalirl.run_folder import RunFolder, Tensors
 
 Numbers = dict[str, float]
@@ -69,10 +69,10 @@ def fit(
     use_generator(model, generator)
     progress = _resume(run, model, averaged, optimizer)
     _, autocast = precision(settings.precision, device)
-    started, first = time.perf_counter(), progress.update
+    started, first, before = time.perf_counter(), progress.update, progress.seconds
     logged: Numbers = {}
 
-    with Progress(run.path.name, settings.updates, progress.update) as bar:
+    with Progress(run.path.name, settings.updates, first) as bar, Board(run.path, first) as board:
         while progress.update < settings.updates:
             model.train()
             generator.manual_seed(mix(seed, progress.update, 3))
@@ -82,7 +82,7 @@ def fit(
             loss.backward()
             nn.utils.clip_grad_norm_(parameters, settings.clip)
             for group in optimizer.param_groups:
-                group["lr"] = settings.learning_rate * settings_decay(settings, progress.update)
+                group["lr"] = settings.learning_rate * step_size_factor(settings, progress.update)
             optimizer.step()
             progress.update += 1
             averaged.follow(model)
@@ -90,7 +90,8 @@ def fit(
             if progress.update % 50 == 0 or progress.update == settings.updates:
                 logged = {"loss": loss.item(), **{k: v.item() for k, v in details.items()}}
                 seconds = time.perf_counter() - started
-                run.log(progress.update, **logged, seconds=round(seconds, 1))
+                run.log(progress.update, **logged, seconds=round(before + seconds, 1))
+                board.show(progress.update, logged)
                 bar.show(**logged, per_second=(progress.update - first) / seconds)
             bar.advance()
             if progress.update % settings.validate_every == 0:
@@ -98,17 +99,19 @@ def fit(
                     with averaged.applied(model):
                         numbers = validate(model.eval())
                     run.log(progress.update, **numbers)
+                    board.show(progress.update, numbers)
                     bar.show(**logged, **{select: numbers[select]})
                     if numbers[select] > progress.best:
                         progress.best, progress.best_update = numbers[select], progress.update
                         run.save("best", averaged.state(model), {"update": progress.update})
+                progress.seconds = before + time.perf_counter() - started
                 _checkpoint(run, model, averaged, optimizer, progress)
     if validate is not None and progress.best_update > 0:
         return run.need("best")
     return averaged.state(model)
 
 
-def settings_decay(settings: Training, update: int) -> float:
+def step_size_factor(settings: Training, update: int) -> float:
     """The factor on the step size: 1, or half a cosine down to 0."""
     if not settings.decay:
         return 1.0
@@ -122,6 +125,7 @@ class Position:
     update: int = 0
     best: float = -float("inf")
     best_update: int = 0
+    seconds: float = 0.0  # of training so far, whatever sittings it took
 
 
 class Average:

@@ -137,13 +137,21 @@ def test_every_step_counts() -> None:
         assert other.any(1).tolist() == [True, False, False, False]
 
 
-def test_the_first_look_is_at_all_views_alike() -> None:
-    """h^a_0 is zero; a single step's f is the mean of its views, beside the action's encoding."""
-    model, alone = goal_generator(), row_of(made_up_walk(), 2)
-    acted = model.act_encoder(torch.zeros(1, 1, D), alone.lengths)  # its only action is *stop*
-    looked = alone.seen.views.mean(2)
-    wanted = model.path_encoder(torch.cat([looked, acted], dim=-1), alone.lengths)
-    torch.testing.assert_close(model.encode(alone).steps, wanted)
+def test_the_encoding_by_hand() -> None:
+    """h^a_{t-1} looks at step t; before the first step it is zero, and all views weigh alike."""
+    model, walk = goal_generator(), row_of(made_up_walk(), 0)
+    chosen = torch.stack([walk.seen.actions[0, t, a] for t, a in enumerate(walk.actions[0])])
+    acted = model.act_encoder(chosen[None], walk.lengths)[0]
+    looked = [walk.seen.views[0, 0].mean(0)]
+    for t in range(1, T):
+        views = walk.seen.views[0, t]
+        alpha = torch.softmax(views @ (model.view_query.weight @ acted[t - 1]), dim=0)
+        looked.append(alpha @ views)
+    joined = torch.cat([torch.stack(looked), acted], dim=-1)
+    steps = model.path_encoder(joined[None], walk.lengths)
+    found = model.encode(walk)
+    torch.testing.assert_close(found.steps, steps)
+    torch.testing.assert_close(found.whole, steps.amax(1))
 
 
 def test_training_hides_the_same_features_from_a_whole_trajectory() -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from statistics import median, pstdev
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from langgoalirl.recipe import WorldChoice, open_world
+from langgoalirl.worlds.features import write_cache
 from langgoalirl.worlds.geometry import VIEWS
-from langgoalirl.worlds.navgraph import DIRECTION, NavGraph
+from langgoalirl.worlds.navgraph import DIRECTION, House, NavGraph
 
 BATCH = 100
 WIDE = 2048  # of ResNet-152's features
@@ -28,9 +31,11 @@ def bench_world(data: Path | None) -> dict[str, Any]:
     choice = WorldChoice("r2r", data=str(data)) if data else WorldChoice("houses")
     bare = open_world(replace(choice, features="none"), "cpu")
     rows = {"transitions": _rate(_walk(bare, look=False))}
-    wide = NavGraph(bare.houses, _random_features(len(bare.house_of)), digest="random")
-    rows["observed_2048"] = _rate(_walk(wide, look=True))
-    rows["copy_2048"] = _rate(_copying(wide))
+    with TemporaryDirectory(prefix="langgoalirl-bench-") as folder:
+        table = write_cache(Path(folder) / "cache", WIDE, _random_panoramas(bare.houses), "random")
+        wide = NavGraph(bare.houses, table.values, table.rows(bare.houses), digest=table.digest)
+        rows["observed_2048"] = _rate(_walk(wide, look=True))
+        rows["copy_2048"] = _rate(_copying(wide))
     own = open_world(choice, "cpu")
     rows["observed_own"] = _rate(_walk(own, look=True))
     limit, reached = rows["copy_2048"]["per_second"], rows["observed_2048"]["per_second"]
@@ -45,14 +50,12 @@ def bench_world(data: Path | None) -> dict[str, Any]:
     }
 
 
-def _random_features(viewpoints: int) -> Tensor:
-    """Features as wide as ResNet's, random, for every viewpoint; the last row is nowhere."""
-    generator = torch.Generator().manual_seed(0)
-    block = torch.rand(64, VIEWS, WIDE + DIRECTION, generator=generator).half()
-    values = block.repeat(viewpoints // 64 + 1, 1, 1)[: viewpoints + 1].clone()
-    values[..., -DIRECTION:] = 0
-    values[-1] = 0
-    return values
+def _random_panoramas(houses: list[House]) -> Iterator[tuple[str, NDArray]]:
+    """Features as wide as ResNet's for every viewpoint: a block of random numbers, repeated."""
+    block = np.random.default_rng(0).random((64, VIEWS, WIDE), dtype=np.float32)
+    keys = [f"{house.name}_{viewpoint}" for house in houses for viewpoint in house.viewpoints]
+    for i, key in enumerate(keys):
+        yield key, block[i % len(block)]
 
 
 def _walk(world: NavGraph, look: bool) -> Callable[[], int]:
@@ -79,19 +82,22 @@ def _walk(world: NavGraph, look: bool) -> Callable[[], int]:
 
 
 def _copying(world: NavGraph) -> Callable[[], int]:
-    """Nothing but copies of as many bytes as the observations hold, from random places."""
+    """Nothing but copies of as many bytes as the observations hold, from as many places."""
     generator = torch.Generator().manual_seed(1)
     panoramas = world._panoramas
-    places = torch.randint(len(panoramas), (64, BATCH), generator=generator)
-    views = places % VIEWS
+    places = torch.randint(len(panoramas), (64, BATCH), generator=generator).tolist()
+    views = torch.empty(BATCH, panoramas.shape[1], dtype=panoramas.dtype)
+    # Of the candidates' rows, those of absent ones lie in the cache and are written alone.
+    candidates = torch.empty(BATCH, world.action_limit * world.feature_width, dtype=views.dtype)
+    absent = torch.zeros_like(candidates[0])
     turn = 0
 
     def step() -> int:
         nonlocal turn
         turn = (turn + 1) % len(places)
-        torch.stack([panoramas[i] for i in places[turn].tolist()])
-        begin = int(views[turn, 0])
-        panoramas[begin : begin + BATCH, : world.action_limit * world.feature_width].clone()
+        for row, place in enumerate(places[turn]):
+            views[row].copy_(panoramas[place])
+            candidates[row].copy_(absent)
         return BATCH
 
     return step

@@ -86,11 +86,7 @@ def _check_viewpoint(file: Path, i: int, entry: Any, size: int) -> None:
         raise fail("included", "true or false")
     for field in ("unobstructed", "visible"):
         row = entry.get(field)
-        if (
-            not isinstance(row, list)
-            or len(row) != size
-            or not all(isinstance(x, bool) for x in row)
-        ):
+        if not isinstance(row, list) or len(row) != size or not set(map(type, row)) <= {bool}:
             raise fail(field, f"a list of {size} truth values")
     pose = entry.get("pose")
     if not isinstance(pose, list) or len(pose) != 16 or not all(map(_is_number, pose)):
