@@ -22,17 +22,12 @@ from langgoalirl.errors import UserError
 from langgoalirl.language.vocabulary import END, Vocabulary
 from langgoalirl.models.policy import FrozenEncoder
 from langgoalirl.models.sizes import Sizes
-from langgoalirl.pretrain import (
-    FrozenDemonstrations,
-    Trained,
-    imitation_loss,
-    initialised,
-    pretrain,
-)
-from langgoalirl.recipe import GeneratorTraining, Pretraining, WorldChoice, open_world
+from langgoalirl.objectives import FrozenDemonstrations, imitation_loss, lower_bound
+from langgoalirl.pretrain import Trained, initialised, pretrain
+from langgoalirl.recipe import Pretraining, WorldChoice, open_world
 from langgoalirl.rollout import rollout
 from langgoalirl.run_folder import RunFolder, Tensors, digest
-from langgoalirl.training import Training
+from langgoalirl.training import GeneratorTraining, Training
 from langgoalirl.worlds.geometry import VIEWS
 from langgoalirl.worlds.types import NO_ACTION, STOP
 
@@ -251,7 +246,7 @@ def test_the_first_weights_follow_from_the_seed_alone() -> None:
 def test_frozen_encodings_are_those_of_the_same_side(trained: Trained) -> None:
     ground = trained.ground
     encoder = FrozenEncoder(trained.base_model())
-    frozen = FrozenDemonstrations(ground, encoder, mirror=True)
+    frozen = FrozenDemonstrations(ground.world, ground.data, encoder, mirror=True)
     batch = ground.data.rows(torch.tensor([7, 200, 3]), torch.tensor([True, False, True]))
     wanted = encoder.along(batch.words, observe_along(ground.world, batch, torch.float32))
     real = batch.actions != NO_ACTION
@@ -267,7 +262,7 @@ def test_frozen_encodings_are_those_of_the_same_side(trained: Trained) -> None:
 @pytest.mark.parametrize("free", [0.0, 1000.0])
 def test_the_bounds_weight_grows_and_some_nats_are_free(free: float, trained: Trained) -> None:
     settings = replace(RECIPE.goal_generator, free_nats=free, precision="fp32")
-    objective = module._lower_bound(trained.ground, trained.goal_generator(), settings)
+    objective = lower_bound(trained.ground.world, trained.goal_generator(), settings)
     batch = trained.ground.data.rows(torch.arange(6))
     for update, weight in ((0, 0.0), (5, 0.5), (10, 1.0), (99, 1.0)):
         loss, details = objective(batch, update, torch.Generator().manual_seed(0))

@@ -17,7 +17,8 @@ from langgoalirl.errors import UserError
 from langgoalirl.language.vocabulary import Vocabulary
 from langgoalirl.models.base_model import BaseModel
 from langgoalirl.models.sizes import Sizes
-from langgoalirl.pretrain import imitation_loss, initialised
+from langgoalirl.objectives import imitation_loss
+from langgoalirl.pretrain import initialised
 from langgoalirl.run_folder import RunFolder, Tensors, digest
 from langgoalirl.training import Average, Numbers, Objective, Training, fit, precision
 from langgoalirl.training import step_size_factor as factor

@@ -17,9 +17,9 @@ from langgoalirl.files import atomic_write
 from langgoalirl.metrics import score, summary
 from langgoalirl.models.sizes import Sizes
 from langgoalirl.pretrain import Trained, pretrain
-from langgoalirl.recipe import GeneratorTraining, Pretraining, WorldChoice
+from langgoalirl.recipe import Pretraining, WorldChoice
 from langgoalirl.rollout import Trajectories
-from langgoalirl.training import Training
+from langgoalirl.training import GeneratorTraining, Training
 from langgoalirl.worlds.geometry import VIEWS
 from langgoalirl.worlds.houses.world import Houses
 from langgoalirl.worlds.navgraph import NavGraph

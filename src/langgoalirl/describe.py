@@ -145,7 +145,7 @@ def bleu(said: list[str], human: list[list[str]]) -> dict[str, float]:
     columns: Any = [[row[i] if i < len(row) else None for row in human] for i in range(most)]
     result = sacrebleu.corpus_bleu(said, columns, tokenize="none", force=True)
     p1, p2, p3 = (value / 100 for value in result.precisions[:3])
-    return {"bleu": result.score / 100, "p1": p1, "p2": p2, "p3": p3}
+    return {"bleu": min(1.0, result.score / 100), "p1": p1, "p2": p2, "p3": p3}
 
 
 def self_bleu(groups: list[list[str]]) -> float:

@@ -13,21 +13,21 @@ import torch
 from torch import Tensor, nn
 
 from langgoalirl.config import as_dict, from_dict
-from langgoalirl.demonstrations import Batch, BatchOrder, DemonstrationSet, mix, observe_along
+from langgoalirl.demonstrations import BatchOrder, DemonstrationSet, mix
 from langgoalirl.errors import UserError, nearest
 from langgoalirl.evaluate import validation
 from langgoalirl.language.vocabulary import Vocabulary, read_glove
 from langgoalirl.models.base_model import BaseModel
-from langgoalirl.models.goal_generator import GoalGenerator, Walk
-from langgoalirl.models.layers import masked_log_softmax
-from langgoalirl.models.policy import Frozen, FrozenEncoder, GoalAgnosticPolicy, Policy, PolicyHead
-from langgoalirl.recipe import GeneratorTraining, Pretraining, open_world
+from langgoalirl.models.goal_generator import GoalGenerator
+from langgoalirl.models.policy import FrozenEncoder, GoalAgnosticPolicy, Policy, PolicyHead
+from langgoalirl.objectives import cloning, frozen_cloning, lower_bound
+from langgoalirl.recipe import Pretraining, open_world
 from langgoalirl.rollout import Follower
 from langgoalirl.run_folder import RunFolder, Tensors, digest
 from langgoalirl.stages import stage
-from langgoalirl.training import Objective, Training, fit, precision
+from langgoalirl.training import Objective, Training, fit
 from langgoalirl.worlds.navgraph import NavGraph
-from langgoalirl.worlds.types import NO_ACTION, STOP, Split
+from langgoalirl.worlds.types import Split
 
 
 @dataclass
@@ -110,32 +110,6 @@ def initialised(seed: int, build: type, *arguments: Any) -> Any:
         return build(*arguments)
 
 
-def imitation_loss(logits: Tensor, mask: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-    """L_base = CrossEntropy(p^a, y^a) per step of the expert, and how often p^a agrees with it."""
-    log_probability = masked_log_softmax(logits, mask)
-    real = actions != NO_ACTION
-    chosen = log_probability.gather(-1, actions.clamp_min(STOP)[..., None])[..., 0]
-    loss = -torch.where(real, chosen, 0.0).sum() / real.sum()
-    agrees = (log_probability.argmax(-1) == actions) & real
-    return loss, agrees.sum() / real.sum()
-
-
-def _cloning(ground: Ground, model: nn.Module, settings: Training) -> Objective:
-    """Teacher forcing along the demonstrations."""
-    world = ground.world
-    dtype, _ = precision(settings.precision, world.device)
-
-    def objective(
-        batch: Batch, update: int, generator: torch.Generator
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        seen = observe_along(world, batch, dtype)
-        logits = model(batch.words.to(world.device), seen)
-        loss, agreement = imitation_loss(logits, seen.mask, batch.actions.to(world.device))
-        return loss, {"agreement": agreement}
-
-    return objective
-
-
 def base_model(ground: Ground) -> RunFolder:
     """The sequence-to-sequence model whose decoder becomes the frozen state encoder."""
     settings = ground.recipe.base_model
@@ -143,7 +117,7 @@ def base_model(ground: Ground) -> RunFolder:
     def train(run: RunFolder) -> Tensors:
         model = new_base_model(ground)
         ground.vocabulary.save(run.path / "vocabulary.json")
-        return ground.fit_follower(run, model, _cloning(ground, model, settings), settings)
+        return ground.fit_follower(run, model, cloning(ground.world, model, settings), settings)
 
     return stage(ground.runs, "base_model", ground.config(settings), __name__, train)
 
@@ -175,7 +149,7 @@ def goal_agnostic(ground: Ground) -> RunFolder:
 
     def train(run: RunFolder) -> Tensors:
         model = new_goal_agnostic(ground)
-        return ground.fit_follower(run, model, _cloning(ground, model, settings), settings)
+        return ground.fit_follower(run, model, cloning(ground.world, model, settings), settings)
 
     return stage(ground.runs, "goal_agnostic", ground.config(settings), __name__, train)
 
@@ -206,17 +180,7 @@ def behaviour_cloning(ground: Ground, base: RunFolder, attention: bool = True) -
 
     def train(run: RunFolder) -> Tensors:
         policy = new_policy(ground, base, attention)
-        frozen = FrozenDemonstrations(ground, policy.encoder, settings.mirror)
-        world, dtype = ground.world, precision(settings.precision, ground.world.device)[0]
-
-        def objective(
-            batch: Batch, update: int, generator: torch.Generator
-        ) -> tuple[Tensor, dict[str, Tensor]]:
-            seen = observe_along(world, batch, dtype)
-            logits = policy.head(frozen.of(batch, dtype), seen.actions)
-            loss, agreement = imitation_loss(logits, seen.mask, batch.actions.to(world.device))
-            return loss, {"agreement": agreement}
-
+        objective = frozen_cloning(ground.world, policy, ground.data, settings)
         return ground.fit_follower(run, policy, objective, settings)
 
     return stage(ground.runs, "bc", config, __name__, train)
@@ -237,29 +201,6 @@ def load_policy(ground: Ground, base: RunFolder, run: RunFolder, attention: bool
     return policy.eval()
 
 
-class FrozenDemonstrations:
-    """h^s and g of every step of every demonstration, in half precision."""
-
-    def __init__(self, ground: Ground, encoder: FrozenEncoder, mirror: bool) -> None:
-        data, world = ground.data, ground.world
-        shape = (2 if mirror else 1, *data.actions.shape, ground.recipe.sizes.hidden)
-        self.parts = Frozen(
-            *(torch.zeros(shape, dtype=torch.bfloat16, device=world.device) for _ in range(2))
-        )
-        for side in range(shape[0]):
-            for rows in torch.arange(len(data)).split(500):
-                batch = data.rows(rows, torch.full((len(rows),), bool(side)))
-                seen = observe_along(world, batch, torch.float32)
-                frozen = encoder.along(batch.words.to(world.device), seen)
-                for part, values in zip(self.parts, frozen, strict=True):
-                    part[side, rows, : values.shape[1]] = values.to(part.dtype)
-
-    def of(self, batch: Batch, dtype: torch.dtype) -> Frozen:
-        """The encodings [B, T, hidden] of a batch."""
-        side, steps = batch.mirrored.long(), batch.actions.shape[1]
-        return Frozen(*(part[side, batch.rows, :steps].to(dtype) for part in self.parts))
-
-
 def goal_generator(ground: Ground) -> RunFolder:
     """The variational goal generator, by its lower bound with λ on the KL term."""
     recipe, settings = ground.recipe, ground.recipe.goal_generator
@@ -267,33 +208,10 @@ def goal_generator(ground: Ground) -> RunFolder:
     def train(run: RunFolder) -> Tensors:
         model = new_goal_generator(ground)
         order = BatchOrder(ground.data, settings.batch, recipe.seed, settings.mirror)
-        objective = _lower_bound(ground, model, settings)
+        objective = lower_bound(ground.world, model, settings)
         return fit(run, model, objective, order, settings, recipe.seed)
 
     return stage(ground.runs, "goal_generator", ground.config(settings), __name__, train)
-
-
-def _lower_bound(ground: Ground, model: GoalGenerator, settings: GeneratorTraining) -> Objective:
-    """-E_q[log p(G | z, τ)] + λ max(KL, free nats), per sentence."""
-    world = ground.world
-    dtype, _ = precision(settings.precision, world.device)
-
-    def objective(
-        batch: Batch, update: int, generator: torch.Generator
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        words = batch.words.to(world.device)
-        walk = Walk(
-            observe_along(world, batch, dtype),
-            batch.actions.to(world.device),
-            batch.lengths.to(world.device),
-        )
-        likelihood, kl = model.elbo(walk, words, settings.word_dropout, generator)
-        reconstruction, divergence = -likelihood.mean(), kl.mean()
-        weight = min(1.0, update / max(1, settings.kl_updates))
-        loss = reconstruction + weight * divergence.clamp_min(settings.free_nats)
-        return loss, {"reconstruction": reconstruction, "kl": divergence}
-
-    return objective
 
 
 def new_goal_generator(ground: Ground) -> GoalGenerator:
@@ -321,6 +239,8 @@ def pretrain(
     recipe: Pretraining, runs: Path, name: str, wanted: Iterable[str]
 ) -> tuple[RunFolder, dict[str, RunFolder]]:
     """Train the wanted stages and what they need; gives the run's folder and the stages'."""
+    if Path(name).name != name:
+        raise UserError(f"--name: '{name}' must be a plain folder name; --runs says where it goes.")
     ground = Ground(recipe, runs)
     run = RunFolder(runs / name)
     run.begin(as_dict(recipe))

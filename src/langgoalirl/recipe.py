@@ -9,7 +9,7 @@ from pathlib import Path
 from langgoalirl.config import option
 from langgoalirl.errors import UserError
 from langgoalirl.models.sizes import Sizes
-from langgoalirl.training import Training
+from langgoalirl.training import GeneratorTraining, Training
 from langgoalirl.worlds.navgraph import NavGraph
 
 
@@ -23,15 +23,6 @@ class WorldChoice:
     seed: int = option(0, "houses: the seed that everything follows from")
     houses: int = option(48, "houses: how many to train in")
     unseen: int = option(12, "houses: how many are kept for val_unseen")
-
-
-@dataclass(frozen=True)
-class GeneratorTraining(Training):
-    """What the goal generator's training has beyond the others'."""
-
-    word_dropout: float = option(0.25, "share of previous words that are hidden")
-    kl_updates: int = option(50_000, "updates over which the KL multiplier λ grows from 0 to 1")
-    free_nats: float = option(5.0, "nats per sentence that the KL term leaves unpunished")
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ def rollout(
             action = torch.multinomial(log_probability.exp(), 1, generator=generator)[:, 0]
         action = torch.where(going, action, NO_ACTION)
         state = torch.where(going, world.step(state, action.clamp_min(STOP)), state)
-        going = going & (action > STOP)
+        going = action > STOP
         states.append(state)
         actions.append(action)
         if not bool(going.any()):

@@ -39,6 +39,24 @@ class Training:
     validate_every: int = option(500, "updates between two looks at the selection split")
     precision: str = option("bf16", "of matrix products in training", ("bf16", "fp32"))
 
+    def __post_init__(self) -> None:
+        for name in ("updates", "batch", "validate_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"'{name}' must be at least 1")
+        if self.learning_rate <= 0 or self.clip <= 0:
+            raise ValueError("'learning_rate' and 'clip' must be above 0")
+        if not 0 <= self.average < 1:
+            raise ValueError("'average' must lie between 0 and 1, 1 excluded")
+
+
+@dataclass(frozen=True)
+class GeneratorTraining(Training):
+    """What the goal generator's training has beyond the others'."""
+
+    word_dropout: float = option(0.25, "share of previous words that are hidden")
+    kl_updates: int = option(50_000, "updates over which the KL multiplier λ grows from 0 to 1")
+    free_nats: float = option(5.0, "nats per sentence that the KL term leaves unpunished")
+
 
 def precision(kind: str, device: torch.device) -> tuple[torch.dtype, AbstractContextManager]:
     """The dtype that observations come in, and the context that products run in."""

@@ -33,6 +33,20 @@ def add(commands: argparse._SubParsersAction) -> None:
     add_json(world)
     world.set_defaults(run=run_world)
 
+    pretrain = kinds.add_parser(
+        "pretrain",
+        help="instructions per second in training",
+        description="Instructions per second of every stage of pretraining, beside the same models "
+        "trained plainly: float32, batches in random order padded to the longest demonstration, "
+        "frozen states worked out anew in every update. Ours and plain take turns.",
+    )
+    pretrain.add_argument("recipe", type=Path, metavar="RECIPE", help="a TOML file")
+    pretrain.add_argument(
+        "overrides", nargs="*", metavar="FIELD=VALUE", help="fields that differ from the recipe"
+    )
+    add_json(pretrain)
+    pretrain.set_defaults(run=run_pretrain)
+
 
 def run_world(options: argparse.Namespace) -> None:
     """langgoalirl bench world."""
@@ -49,3 +63,18 @@ def run_world(options: argparse.Namespace) -> None:
     rows.append(("observed_2048, times R2RBatch", f"{low:.1f} to {high:.1f}", ""))
     title = f"{numbers['world']}, {numbers['viewpoints']:,} viewpoints, {numbers['batch']} agents"
     show(options.json, numbers, title, ["steps per second", "median", "spread"], rows)
+
+
+def run_pretrain(options: argparse.Namespace) -> None:
+    """langgoalirl bench pretrain."""
+    from langgoalirl.bench.pretrain import bench_pretrain
+    from langgoalirl.config import load
+    from langgoalirl.recipe import Pretraining
+
+    numbers = bench_pretrain(load(Pretraining, options.recipe, options.overrides))
+    rows = [
+        (name, f"{s['per_second']:,.0f}", f"{s['plain_per_second']:,.0f}", f"{s['times']:.1f}")
+        for name, s in numbers["stages"].items()
+    ]
+    title = f"{numbers['world']}, hidden {numbers['hidden']}"
+    show(options.json, numbers, title, ["instructions per second", "ours", "plain", "times"], rows)

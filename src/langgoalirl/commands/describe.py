@@ -45,6 +45,8 @@ def run(options: argparse.Namespace) -> None:
     from langgoalirl.pretrain import Trained
     from langgoalirl.results import write_result
 
+    if options.samples < 3:
+        raise UserError("--samples: at least 3, to be compared with a human's three sentences.")
     trained = Trained.open(options.runfolder)
     ground = trained.ground
     split = ground.world.split(options.split)

@@ -28,6 +28,9 @@ class Parser(argparse.ArgumentParser):
         if unknown and self._subparsers is None:
             self.error(f"there is no option '{unknown[0]}'.{nearest(unknown[0], options)}")
         known, rest = super().parse_known_args(args, namespace)
+        if "overrides" in vars(known):  # FIELD=VALUE behind an option, where argparse stops looking
+            known.overrides += [word for word in rest if "=" in word and word[0] != "-"]
+            rest = [word for word in rest if word not in known.overrides]
         if rest:
             self.error(f"unknown argument '{rest[0]}'.{nearest(rest[0], options)}")
         return known, []

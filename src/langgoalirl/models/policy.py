@@ -71,7 +71,8 @@ class PolicyHead(nn.Module):
         """Logits [..., K] from h^s, g [..., hidden] and candidates [..., K, D]."""
         wanted = self.mlp(self.drop(torch.cat(frozen, dim=-1)))
         if self.training:
-            wanted = wanted * self.mask(wanted.flatten(0, -2)).view_as(wanted)
+            mask = self.mask(wanted)  # one for all steps of a trajectory
+            wanted = wanted * mask.view(len(mask), *[1] * (wanted.ndim - 2), -1)
         return (actions @ wanted.unsqueeze(-1)).squeeze(-1)
 
 

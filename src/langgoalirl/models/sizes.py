@@ -18,3 +18,13 @@ class Sizes:
     latent: int = option(128, "width of the goal generator's z")
     dropout: float = option(0.5, "dropout rate inside the networks")
     feature_dropout: float = option(0.3, "share of feature columns hidden from a trajectory")
+
+    def __post_init__(self) -> None:
+        for name in ("hidden", "layers", "word", "angle", "latent"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"sizes.{name} must be at least 1")
+        if self.hidden % 4:
+            raise ValueError("sizes.hidden must be a multiple of 4, for halves of halves")
+        for name in ("dropout", "feature_dropout"):
+            if not 0 <= getattr(self, name) <= 0.95:
+                raise ValueError(f"sizes.{name} must lie between 0 and 0.95")

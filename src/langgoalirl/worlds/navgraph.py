@@ -163,10 +163,13 @@ class NavGraph:
 
     @cached_property
     def digest(self) -> str:
-        """What tells this world's features from others': as given, or a hash over them."""
-        if self._digest:
-            return self._digest
-        return hashlib.sha256(self._panoramas.cpu().numpy().tobytes()).hexdigest()
+        """What tells this world from others: its features (or their digest, as given), its edges
+        and where these lead."""
+        seen = self._digest.encode() or self._panoramas.cpu().numpy().tobytes()
+        total = hashlib.sha256(seen)
+        for table in (self.neighbour, self.through, self.metres):
+            total.update(table.cpu().numpy().tobytes())
+        return total.hexdigest()
 
     def reset(self, tasks: Tasks) -> Tensor:
         """The state keys at which the tasks start."""
