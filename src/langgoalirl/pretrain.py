@@ -22,6 +22,7 @@ from langgoalirl.models.goal_generator import GoalGenerator
 from langgoalirl.models.policy import FrozenEncoder, GoalAgnosticPolicy, Policy, PolicyHead
 from langgoalirl.objectives import cloning, frozen_cloning, lower_bound
 from langgoalirl.recipe import Pretraining, open_world
+from langgoalirl.results import write_result
 from langgoalirl.rollout import Follower
 from langgoalirl.run_folder import RunFolder, Tensors, digest
 from langgoalirl.stages import stage
@@ -302,3 +303,28 @@ class Trained:
             return load_goal_agnostic(self.ground, self.folder(name))
         base = self.folder("base_model")
         return load_policy(self.ground, base, self.folder(name), attention=name == "bc")
+
+
+def write_stage_result(
+    table: Path,
+    stage: RunFolder,
+    recipe: Pretraining,
+    *,
+    method: str,
+    variant: str,
+    split: str,
+    metrics: dict[str, float],
+) -> Path:
+    """A result file about one of a run's stages, with what the stage's status says of it."""
+    return write_result(
+        table,
+        method=method,
+        variant=variant,
+        train_split=recipe.train_split,
+        split=split,
+        seed=recipe.seed,
+        config=stage.config,
+        metrics=metrics,
+        world=recipe.world.name,
+        **{key: stage.status[key] for key in ("minutes", "config_digest", "digest")},
+    )

@@ -42,8 +42,7 @@ def run(options: argparse.Namespace) -> None:
     from langgoalirl import describe
     from langgoalirl.demonstrations import DemonstrationSet
     from langgoalirl.errors import UserError
-    from langgoalirl.pretrain import Trained
-    from langgoalirl.results import write_result
+    from langgoalirl.pretrain import Trained, write_stage_result
 
     if options.samples < 3:
         raise UserError("--samples: at least 3, to be compared with a human's three sentences.")
@@ -74,20 +73,14 @@ def run(options: argparse.Namespace) -> None:
         )
     examples = describe.examples(spoken, ground.vocabulary, split, 10)
     if options.results:
-        stage = trained.folder("goal_generator")
-        write_result(
+        write_stage_result(
             options.results,
+            trained.folder("goal_generator"),
+            ground.recipe,
             method="goal_generator",
             variant=f"best_of_{options.samples}" if options.follower else "",
-            train_split=ground.recipe.train_split,
             split=options.split,
-            seed=ground.recipe.seed,
-            config=stage.config,
             metrics=numbers,
-            world=ground.world.name,
-            minutes=stage.status["minutes"],
-            config_digest=stage.status["config_digest"],
-            digest=stage.status["digest"],
         )
     show(
         options.json,

@@ -78,8 +78,7 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
 
     from langgoalirl.evaluate import follow
     from langgoalirl.metrics import score, summary
-    from langgoalirl.pretrain import Trained
-    from langgoalirl.results import write_result
+    from langgoalirl.pretrain import Trained, write_stage_result
     from langgoalirl.submission import write_submission
     from langgoalirl.worlds.geometry import VIEWS
 
@@ -109,18 +108,13 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
         ]
         method = "bc" if options.follower == "bc_concat" else options.follower
         variants.append("concat" if options.follower == "bc_concat" else "")
-        write_result(
+        write_stage_result(
             options.results,
+            stage,
+            ground.recipe,
             method=method,
             variant="+".join(v for v in variants if v),
-            train_split=ground.recipe.train_split,
             split=options.split,
-            seed=ground.recipe.seed,
-            config=stage.config,
             metrics=numbers,
-            world=ground.world.name,
-            minutes=stage.status["minutes"],
-            config_digest=stage.status["config_digest"],
-            digest=stage.status["digest"],
         )
     return numbers
