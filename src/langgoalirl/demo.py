@@ -166,8 +166,8 @@ goal; SPL weighs it by the length of the way. In <em>val_unseen</em> every house
 <table><tr><th>agent</th><th class=n>seen: success</th><th class=n>SPL</th>
 <th class=n>unseen: success</th><th class=n>SPL</th></tr>{rows}</table>
 <h2>Two routes from above</h2>
-<p>Orange: the annotated route, from ring to star. Blue: where behaviour cloning went, told the
-first of the three instructions.</p>{maps}
+<p>Orange: the annotated route, from ring to star. Dashed in blue: where behaviour cloning went,
+told the first of the three instructions.</p>{maps}
 <h2>What the goal generator says of routes in new houses</h2>
 <p>Grey: the world's own instruction; red: what was generated. {html.escape(measures)}</p>{said}
 </body></html>

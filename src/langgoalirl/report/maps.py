@@ -31,7 +31,7 @@ OTHER_FLOOR = "#f8f5f0"
 def house_map(world: Houses, name: str, route: list[int], taken: list[int] | None = None) -> Figure:
     """One panel per storey; `route` (and an agent's own path) are viewpoint numbers in the house.
 
-    The annotated route is orange, from a ring to a star; what an agent did instead is blue.
+    The annotated route is orange, from a ring to a star; what an agent did is dashed in blue.
     """
     plan = world.plan(name)
     storeys = sorted({room.floor for room in plan.rooms})
@@ -42,9 +42,9 @@ def house_map(world: Houses, name: str, route: list[int], taken: list[int] | Non
     for axis, floor in zip(axes[0], storeys, strict=True):
         _rooms(axis, plan, floor)
         _graph(axis, plan, edges, floor)
-        _path(axis, plan, route, floor, ROUTE, 3.0)
+        _path(axis, plan, route, floor, ROUTE, 3.0, "-")
         if taken:
-            _path(axis, plan, taken, floor, AGENT, 1.6)
+            _path(axis, plan, taken, floor, AGENT, 1.4, "--")
         axis.set_title(f"{name}, {'upstairs' if floor else 'ground floor'}", fontsize=10, color=INK)
         axis.set_aspect("equal")
         axis.axis("off")
@@ -88,15 +88,17 @@ def _graph(axis: Any, plan: Plan, edges: Any, floor: int) -> None:
     axis.plot(*plan.positions[on_floor, :2].T, "o", color="#7b8794", ms=2.5, zorder=2)
 
 
-def _path(axis: Any, plan: Plan, path: list[int], floor: int, colour: str, width: float) -> None:
+def _path(
+    axis: Any, plan: Plan, path: list[int], floor: int, colour: str, width: float, style: str
+) -> None:
     points = plan.positions[path]
     floors = plan.floor_of[path]
     for i in range(len(path) - 1):
         if floor in (floors[i], floors[i + 1]):
-            axis.plot(*points[i : i + 2, :2].T, color=colour, lw=width, alpha=0.85, zorder=3)
-    for i, marker, size in ((0, "o", 9), (-1, "*", 15)):
+            axis.plot(*points[i : i + 2, :2].T, style, color=colour, lw=width, zorder=3)
+    for i, marker, size in ((0, "o", 3 * width), (-1, "*", 5 * width)):
         if floors[i] == floor:
-            axis.plot(*points[i, :2], marker, color=colour, ms=size, mec="white", mew=1, zorder=4)
+            axis.plot(*points[i, :2], marker, color=colour, ms=size, mec="white", mew=0.6, zorder=4)
 
 
 def svg(figure: Figure) -> str:
