@@ -23,10 +23,11 @@ from langgoalirl.language.vocabulary import END, Vocabulary
 from langgoalirl.models.policy import FrozenEncoder
 from langgoalirl.models.sizes import Sizes
 from langgoalirl.objectives import FrozenDemonstrations, imitation_loss, lower_bound
-from langgoalirl.pretrain import Trained, initialised, pretrain
+from langgoalirl.pretrain import initialised, pretrain
 from langgoalirl.recipe import Pretraining, WorldChoice, open_world
 from langgoalirl.rollout import rollout
 from langgoalirl.run_folder import RunFolder, Tensors, digest
+from langgoalirl.trained import Trained
 from langgoalirl.training import GeneratorTraining, Training
 from langgoalirl.worlds.geometry import VIEWS
 from langgoalirl.worlds.types import NO_ACTION, STOP

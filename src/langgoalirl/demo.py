@@ -16,9 +16,10 @@ from langgoalirl.evaluate import follow
 from langgoalirl.files import atomic_write
 from langgoalirl.metrics import score, summary
 from langgoalirl.models.sizes import Sizes
-from langgoalirl.pretrain import Trained, pretrain
+from langgoalirl.pretrain import pretrain
 from langgoalirl.recipe import Pretraining, WorldChoice
 from langgoalirl.rollout import Trajectories
+from langgoalirl.trained import Trained
 from langgoalirl.training import GeneratorTraining, Training
 from langgoalirl.worlds.geometry import VIEWS
 from langgoalirl.worlds.houses.world import Houses

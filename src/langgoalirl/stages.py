@@ -29,13 +29,13 @@ def stage(
 
     `config` holds everything that the result depends on, the digests of its inputs included.
     """
-    key = json.dumps({"config": config, "source": source_digest(module)}, sort_keys=True)
-    identity = hashlib.sha256(key.encode()).hexdigest()
+    config = {"stage": name, **config}
+    identity = json_digest({"config": config, "source": source_digest(module)})
     run = RunFolder(runs / "stages" / f"{name}-{identity[:12]}")
     if run.finished:
         console.print(f"{name}: found in {run.path}", highlight=False)
         return run
-    run.begin({"stage": name, **config})
+    run.begin(config)
     began = datetime.now(UTC)
     try:
         tensors = train(run)
@@ -46,9 +46,14 @@ def stage(
     run.save("final", tensors, {})
     run.finish(
         digest=digest(tensors),
-        config_digest=identity,
+        config_digest=json_digest(config),
         commit=commit(),
         date=began.isoformat(timespec="seconds"),
         minutes=round(seconds / 60, 2),
     )
     return run
+
+
+def json_digest(value: Any) -> str:
+    """SHA-256 of plain values, whatever the order of their names."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

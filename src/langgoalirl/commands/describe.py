@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
     from langgoalirl import describe
     from langgoalirl.demonstrations import DemonstrationSet
     from langgoalirl.errors import UserError
-    from langgoalirl.pretrain import Trained, write_stage_result
+    from langgoalirl.trained import Trained, write_stage_result
 
     if options.samples < 3:
         raise UserError("--samples: at least 3, to be compared with a human's three sentences.")

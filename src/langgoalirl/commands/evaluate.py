@@ -78,8 +78,8 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
 
     from langgoalirl.evaluate import follow
     from langgoalirl.metrics import score, summary
-    from langgoalirl.pretrain import Trained, write_stage_result
     from langgoalirl.submission import write_submission
+    from langgoalirl.trained import Trained, write_stage_result
     from langgoalirl.worlds.geometry import VIEWS
 
     trained = Trained.open(options.runfolder)

@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> None:
     from langgoalirl.describe import first_rows
     from langgoalirl.errors import UserError
     from langgoalirl.exploration import draw_starts, habits, houses_of, random_explore, wander
-    from langgoalirl.pretrain import Trained, write_stage_result
+    from langgoalirl.trained import Trained, write_stage_result
     from langgoalirl.worlds.geometry import VIEWS
 
     trained = Trained.open(options.runfolder)
