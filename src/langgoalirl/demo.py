@@ -35,7 +35,7 @@ RECIPE = Pretraining(
     base_model=QUICK,
     bc=replace(QUICK, updates=500),
     goal_generator=GeneratorTraining(
-        updates=900, learning_rate=2e-3, decay=True, average=0.99, mirror=True, kl_updates=600
+        updates=500, learning_rate=2e-3, decay=True, average=0.99, mirror=True, kl_updates=300
     ),
 )
 """Small networks, two minutes of training on one core: enough to see that it works."""
