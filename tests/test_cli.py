@@ -171,7 +171,7 @@ def test_help_is_quick_because_it_imports_nothing_heavy() -> None:
         ("", "required: COMMAND"),
         ("evalute --split x", "there is no 'evalute'. Did you mean 'evaluate'?"),
         ("data fetsh r2r x", "there is no 'fetsh'. Did you mean 'fetch'?"),
-        ("data check r2rr x", "what: there is no 'r2rr'. Did you mean 'r2r'?"),
+        ("data check r2rr x", "there is no data set 'r2rr'. Did you mean 'r2r'?"),
         ("data fetch r2r x --with glov", "--with: there is no 'glov'. Did you mean 'glove'?"),
         ("evaluate x", "required: --split"),
         ("evaluate x --spilt y", "there is no option '--spilt'. Did you mean '--split'?"),
@@ -351,7 +351,7 @@ def test_check_tells_what_is_missing_and_its_remedies_are_commands(call: Call, t
         if row["status"] == "missing":
             program, *arguments = shlex.split(row["remedy"])
             assert program == "langgoalirl"
-            assert build_parser().parse_args(arguments).directory == tiny
+            assert Path(build_parser().parse_args(arguments).place[-1]) == tiny
 
 
 def test_check_fails_on_damage_after_telling_of_it(call: Call, tiny: Path) -> None:
