@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from langgoalirl.demonstrations import DemonstrationSet, observe_along
+from langgoalirl.demonstrations import Batch, DemonstrationSet, observe_along
 from langgoalirl.describe import (
     Sampling,
     Spoken,
@@ -18,7 +18,6 @@ from langgoalirl.describe import (
     followability,
     likeness,
     normal,
-    path_log_likelihood,
     references,
     sample_goals,
     self_bleu,
@@ -27,6 +26,7 @@ from langgoalirl.describe import (
     variety,
     walk_of,
 )
+from langgoalirl.irl.relabel import path_log_likelihood
 from langgoalirl.language.vocabulary import END, PAD, Vocabulary
 from langgoalirl.models.base_model import BaseModel
 from langgoalirl.models.goal_generator import Encoded, GoalGenerator, kl_divergence
@@ -158,11 +158,17 @@ def test_the_first_row_of_each_route() -> None:
     assert first_rows(SPLIT.tasks.route).tolist() == ROUTE_ROWS.tolist()
 
 
+def likelihood_along(base: BaseModel, batch: Batch, words: Tensor) -> Tensor:
+    seen = observe_along(WORLD, batch, torch.float32)
+    state = base.state.sequence(seen.views, seen.facing)
+    return path_log_likelihood(base, state, seen, batch.actions, words)
+
+
 def test_path_likelihood_is_the_base_models() -> None:
     """Summed by hand from the logits that `forward` gives for each (path, sentence)."""
     base, batch = base_model(), DATA.rows(ROUTE_ROWS)
     words = torch.stack([DATA.words[ROUTE_ROWS + i] for i in (2, 0, 1)], dim=1)
-    found = path_log_likelihood(WORLD, base, batch, words)
+    found = likelihood_along(base, batch, words)
     assert found.shape == (ROUTES, 3)
     for row in range(ROUTES):
         single = DATA.rows(ROUTE_ROWS[row : row + 1])
@@ -183,7 +189,7 @@ def test_speaking_chooses_what_the_base_model_follows_best() -> None:
     assert spoken.words.shape == (ROUTES, 4, 10)
     assert (spoken.words == END).sum(-1).tolist() == [[1] * 4] * ROUTES
     assert spoken.rows.tolist() == ROUTE_ROWS.tolist()
-    scores = path_log_likelihood(WORLD, base, DATA.rows(spoken.rows), spoken.words)
+    scores = likelihood_along(base, DATA.rows(spoken.rows), spoken.words)
     assert torch.equal(spoken.best, scores.argmax(1))
     assert len(set(spoken.best.tolist())) > 1  # else any constant would have passed
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from langgoalirl import __version__
-from langgoalirl.commands import bench, data, demo, describe, evaluate, pretrain, wander
+from langgoalirl.commands import bench, data, demo, describe, evaluate, pretrain, train, wander
 from langgoalirl.commands.shared import Parser
 from langgoalirl.errors import UserError
 from langgoalirl.memory import keep_freed_memory
@@ -40,7 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", required=True, parser_class=Parser
     )
-    for module in (demo, data, pretrain, evaluate, describe, wander, bench):
+    for module in (demo, data, pretrain, train, evaluate, describe, wander, bench):
         module.add(commands)
     return parser
 

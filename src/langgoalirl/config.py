@@ -30,16 +30,28 @@ def option(default: Any, help: str, choices: tuple[str, ...] = ()) -> Any:
 
 def load(kind: type[T], file: Path | None, overrides: Iterable[str] = ()) -> T:
     """A recipe file with `section.field=value` overrides on top, checked field by field."""
-    values: dict[str, Any] = {}
-    if file is not None:
-        try:
-            values = tomllib.loads(read_text(file))
-        except (ValueError, RecursionError) as error:  # of whatever kind tomllib raises
-            raise UserError(f"{file}: not valid TOML ({error}).") from None
+    values = {} if file is None else _read(file)
     recipe = from_dict(kind, values, str(file))
     for text in overrides:
         recipe = _override(recipe, text)
     return recipe
+
+
+def _read(file: Path, within: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """A recipe file's values, on top of those of the file beside it that it includes."""
+    try:
+        values = tomllib.loads(read_text(file))
+    except (ValueError, RecursionError) as error:  # of whatever kind tomllib raises
+        raise UserError(f"{file}: not valid TOML ({error}).") from None
+    if "include" not in values:
+        return values
+    name = values.pop("include")
+    if not isinstance(name, str) or Path(name).name != name:
+        raise UserError(f"{file}: 'include' must name a recipe in the same folder.")
+    included = file.parent / name
+    if included in (file, *within):
+        raise UserError(f"{file}: 'include' goes in a circle; remove one of them.")
+    return _merged(_read(included, (file, *within)), values)
 
 
 def from_dict(kind: type[T], values: dict[str, Any], where: str, section: str = "") -> T:

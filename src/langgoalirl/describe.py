@@ -15,13 +15,13 @@ from torch import Tensor
 
 from langgoalirl.demonstrations import Batch, DemonstrationSet, mix, observe_along
 from langgoalirl.evaluate import follower_scores
+from langgoalirl.irl.relabel import path_log_likelihood
 from langgoalirl.language.vocabulary import PAD, Vocabulary, tokenize
 from langgoalirl.models.base_model import BaseModel
 from langgoalirl.models.goal_generator import Encoded, GoalGenerator, Walk, kl_divergence
-from langgoalirl.models.layers import masked_log_softmax
 from langgoalirl.rollout import Follower
 from langgoalirl.worlds.navgraph import NavGraph
-from langgoalirl.worlds.types import NO_ACTION, STOP, References, Split, World
+from langgoalirl.worlds.types import References, Split, World
 
 AT_ONCE = 200  # routes
 
@@ -60,24 +60,6 @@ def sample_goals(
     return words.view(len(encoded.whole), how.samples, -1)
 
 
-@torch.no_grad()
-def path_log_likelihood(world: World, base: BaseModel, batch: Batch, words: Tensor) -> Tensor:
-    """[B, S] log p(path | sentence) for S sentences [B, S, N] per path: how well a follower
-    would be led along it. The states do not depend on the goal and are worked out once."""
-    b, s, n = words.shape
-    seen = observe_along(world, batch, torch.float32)
-    state = base.state.sequence(seen.views, seen.facing)
-    steps, candidates = seen.mask.shape[1:]
-    goal = base.read(words.view(b * s, n))
-    logits = base.scores(
-        state.repeat_interleave(s, 0), goal, seen.actions.repeat_interleave(s, 0)
-    ).view(b, s, steps, candidates)
-    log_probability = masked_log_softmax(logits, seen.mask[:, None])
-    actions = batch.actions.to(world.device)[:, None].expand(b, s, steps)
-    chosen = log_probability.gather(-1, actions.clamp_min(STOP)[..., None])[..., 0]
-    return torch.where(actions != NO_ACTION, chosen, 0.0).sum(-1)
-
-
 @dataclass(frozen=True)
 class Spoken:
     """What the generator said of the routes of a split, one row per route."""
@@ -103,8 +85,11 @@ def speak(
     for i, part in enumerate(rows.split(AT_ONCE)):
         generator.manual_seed(mix(seed, i, 5))
         batch = data.rows(part)
-        words = sample_goals(model, model.encode(walk_of(world, batch)), how, generator)
-        best.append(path_log_likelihood(world, base, batch, words).argmax(1).cpu())
+        walk = walk_of(world, batch)
+        words = sample_goals(model, model.encode(walk), how, generator)
+        state = base.state.sequence(walk.seen.views, walk.seen.facing)
+        fit = path_log_likelihood(base, state, walk.seen, walk.actions, words)
+        best.append(fit.argmax(1).cpu())
         padded = torch.full((*words.shape[:2], how.limit + 1), PAD)
         padded[..., : words.shape[2]] = words.cpu()
         said.append(padded)

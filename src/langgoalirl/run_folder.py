@@ -120,3 +120,8 @@ def digest(tensors: Tensors) -> str:
         total.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
         total.update(value.flatten().view(torch.uint8).numpy().tobytes())
     return total.hexdigest()
+
+
+def under(tensors: Tensors, prefix: str) -> Tensors:
+    """The tensors whose names begin with a prefix, without it."""
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

@@ -19,7 +19,7 @@ from langgoalirl.config import option
 from langgoalirl.demonstrations import Batch, mix
 from langgoalirl.models.layers import use_generator
 from langgoalirl.progress import Board, Progress
-from langgoalirl.run_folder import RunFolder, Tensors
+from langgoalirl.run_folder import RunFolder, Tensors, under
 
 Numbers = dict[str, float]
 Objective = Callable[[Batch, int, torch.Generator], tuple[Tensor, dict[str, Tensor]]]
@@ -211,17 +211,13 @@ def _resume(
         return Position()
     tensors, state = loaded
     averaged.updates = state.pop("averaged")
-    model.load_state_dict(_under(tensors, "model."))
-    for name, value in _under(tensors, "average.").items():
+    model.load_state_dict(under(tensors, "model."))
+    for name, value in under(tensors, "average.").items():
         averaged.values[name].copy_(value)
     slots: dict[int, Tensors] = {}
-    for name, value in _under(tensors, "optimizer.").items():
+    for name, value in under(tensors, "optimizer.").items():
         i, _, key = name.partition(".")
         slots.setdefault(int(i), {})[key] = value
     optimizer.load_state_dict({**optimizer.state_dict(), "state": slots})
     run.rewind(state["update"])
     return Position(**state)
-
-
-def _under(tensors: Tensors, prefix: str) -> Tensors:
-    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

@@ -42,20 +42,13 @@ STAGES = ("base_model", "bc", "bc_concat", "goal_agnostic", "goal_generator")
 
 def run(options: argparse.Namespace) -> None:
     """langgoalirl pretrain."""
-    from langgoalirl.config import describe, load
+    from langgoalirl.config import load
     from langgoalirl.errors import UserError
     from langgoalirl.pretrain import pretrain
     from langgoalirl.recipe import Pretraining
 
     if options.fields:
-        fields = list(describe(Pretraining))
-        show(
-            options.json,
-            {name: {"default": default, "help": text} for name, default, text in fields},
-            "Fields of a recipe",
-            ["field", "default", "meaning"],
-            fields,
-        )
+        show_fields(Pretraining, options.json)
         return
     if options.recipe is None:
         raise UserError("pretrain needs a RECIPE, for example recipes/houses/pretrain.toml.")
@@ -69,4 +62,18 @@ def run(options: argparse.Namespace) -> None:
         f"Trained in {run_folder.path}",
         ["stage", "minutes", "folder"],
         [(k, v.status["minutes"], v.path) for k, v in stages.items()],
+    )
+
+
+def show_fields(kind: type, as_json: bool) -> None:
+    """What a recipe may hold."""
+    from langgoalirl.config import describe
+
+    fields = list(describe(kind))
+    show(
+        as_json,
+        {name: {"default": default, "help": text} for name, default, text in fields},
+        "Fields of a recipe",
+        ["field", "default", "meaning"],
+        fields,
     )

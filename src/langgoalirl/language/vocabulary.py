@@ -27,7 +27,7 @@ def tokenize(text: str) -> list[str]:
 
     Halves of surrogate pairs, which no file could hold, are passed over.
     """
-    return _TOKEN.findall(text.lower().replace("’", "'"))  # noqa: RUF001 - as people type it
+    return _TOKEN.findall(text.lower().replace("’", "'"))
 
 
 def detokenize(tokens: Sequence[str]) -> str:

@@ -189,10 +189,15 @@ class NavGraph:
         views = self._panoramas.index_select(0, self._row[viewpoint])
         views = views.view(-1, VIEWS, self.feature_width)
         views[..., -DIRECTION:] = self._view_direction[heading]
+        return Observation(views, *self.candidates(state), self._facing[view])
+
+    def candidates(self, state: Tensor) -> tuple[Tensor, Tensor]:
+        """The candidates' embeddings [B, K, D] and which exist [B, K], without the views."""
+        viewpoint, heading = state // VIEWS, state % HEADINGS
         actions = self._views.index_select(0, self._action_row[viewpoint].flatten())
         actions = actions.view(-1, self.action_limit, self.feature_width)
         actions[..., -DIRECTION:] = self._action_direction[heading, viewpoint]
-        return Observation(views, actions, self.mask[viewpoint], self._facing[view])
+        return actions, self.mask[viewpoint]
 
     def split(self, name: str) -> Split:
         """A bare graph has no data; the worlds built on it do."""

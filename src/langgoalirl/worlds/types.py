@@ -110,6 +110,10 @@ class World(Protocol):
         """What is perceived in each state."""
         ...
 
+    def candidates(self, state: Tensor) -> tuple[Tensor, Tensor]:
+        """The part of `observe` that networks on a frozen state need: `actions` and `mask`."""
+        ...
+
     def split(self, name: str) -> Split:
         """A part of the world's data by name."""
         ...

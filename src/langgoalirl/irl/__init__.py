@@ -1,0 +1,1 @@
+"""Adversarial inverse reinforcement learning with language goals; knows no concrete world."""
