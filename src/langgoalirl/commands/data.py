@@ -87,7 +87,8 @@ def _directory(words: list[str]) -> Path:
     """The folder that was named, or the usual one."""
     names = words[1:] if words[:1] == ["r2r"] else words
     if len(names) > 1:
-        raise UserError(f"there is no data set '{names[0]}'.{nearest(names[0], ['r2r'])}")
+        unknown = f"there is no data set '{names[0]}'.{nearest(names[0], ['r2r'])}"
+        raise UserError(f"{unknown} See 'langgoalirl data --help'.")
     return Path(names[0] if names else os.environ.get("LANGGOALIRL_R2R") or "data/r2r")
 
 
