@@ -20,6 +20,7 @@ from langgoalirl.irl.algorithm import LangGoalIRL, Strategies, expert_table, rel
 from langgoalirl.irl.learner import Learner, Rates
 from langgoalirl.irl.relabel import Relabeller
 from langgoalirl.models.policy import FrozenEncoder, Policy
+from langgoalirl.models.speaking import Sampling
 from langgoalirl.pretrain import (
     Ground,
     base_model,
@@ -158,8 +159,7 @@ def _relabeller(ground: Ground, base: RunFolder, speaker: RunFolder) -> Relabell
         ground.world,
         load_goal_generator(ground, speaker),
         load_base_model(ground, base),
-        recipe.strategies.samples,
-        recipe.word_limit,
+        Sampling(samples=recipe.strategies.samples, limit=recipe.word_limit - 1),
     )
 
 

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from langgoalirl.agents import RandomAgent, shortest_paths
-from langgoalirl.describe import Sampling, examples, likeness, speak, variety
+from langgoalirl.describe import examples, likeness, speak, variety
 from langgoalirl.evaluate import follow
 from langgoalirl.files import atomic_write
 from langgoalirl.metrics import score, summary
 from langgoalirl.models.sizes import Sizes
+from langgoalirl.models.speaking import Sampling
 from langgoalirl.pretrain import pretrain
 from langgoalirl.recipe import Pretraining, WorldChoice
 from langgoalirl.rollout import Trajectories

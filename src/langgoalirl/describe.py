@@ -13,51 +13,18 @@ import sacrebleu
 import torch
 from torch import Tensor
 
-from langgoalirl.demonstrations import Batch, DemonstrationSet, mix, observe_along
+from langgoalirl.demonstrations import DemonstrationSet, mix
 from langgoalirl.evaluate import follower_scores
-from langgoalirl.irl.relabel import path_log_likelihood
 from langgoalirl.language.vocabulary import PAD, Vocabulary, tokenize
 from langgoalirl.models.base_model import BaseModel
-from langgoalirl.models.goal_generator import Encoded, GoalGenerator, Walk, kl_divergence
+from langgoalirl.models.goal_generator import GoalGenerator, kl_divergence
+from langgoalirl.models.speaking import Sampling, follow_path, sample_goals
+from langgoalirl.objectives import walk_along
 from langgoalirl.rollout import Follower
 from langgoalirl.worlds.navgraph import NavGraph
 from langgoalirl.worlds.types import References, Split, World
 
 AT_ONCE = 200  # routes
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How sentences are drawn: z from the prior, words greedy unless a temperature is given."""
-
-    samples: int = 5
-    limit: int = 60
-    temperature: float = 0.0
-    nucleus: float = 1.0
-
-
-def walk_of(world: World, batch: Batch) -> Walk:
-    """A batch of demonstrations as the generator sees it."""
-    seen = observe_along(world, batch, torch.float32)
-    return Walk(seen, batch.actions.to(world.device), batch.lengths.to(world.device))
-
-
-@torch.no_grad()
-def sample_goals(
-    model: GoalGenerator, encoded: Encoded, how: Sampling, generator: torch.Generator
-) -> Tensor:
-    """[B, samples, N] sentences for encoded trajectories."""
-    repeated = encoded.repeat(how.samples)
-    z = model.prior_of(repeated).sample(generator)
-    words = model.generate(
-        repeated,
-        z,
-        how.limit,
-        temperature=how.temperature,
-        nucleus=how.nucleus,
-        generator=generator,
-    )
-    return words.view(len(encoded.whole), how.samples, -1)
 
 
 @dataclass(frozen=True)
@@ -85,11 +52,11 @@ def speak(
     for i, part in enumerate(rows.split(AT_ONCE)):
         generator.manual_seed(mix(seed, i, 5))
         batch = data.rows(part)
-        walk = walk_of(world, batch)
+        walk = walk_along(world, batch)
         words = sample_goals(model, model.encode(walk), how, generator)
         state = base.state.sequence(walk.seen.views, walk.seen.facing)
-        fit = path_log_likelihood(base, state, walk.seen, walk.actions, words)
-        best.append(fit.argmax(1).cpu())
+        followed = follow_path(base, state, walk.seen, walk.actions, words)
+        best.append(followed.log_likelihood.argmax(1).cpu())
         padded = torch.full((*words.shape[:2], how.limit + 1), PAD)
         padded[..., : words.shape[2]] = words.cpu()
         said.append(padded)
@@ -165,7 +132,7 @@ def use_of_latent(
     for rows in torch.arange(len(data)).split(AT_ONCE):
         batch = data.rows(rows)
         words = batch.words.to(world.device)
-        encoded = model.encode(walk_of(world, batch))
+        encoded = model.encode(walk_along(world, batch))
         q = model.posterior_of(encoded, words)
         z = q.sample(generator)
         kl.append(kl_divergence(q, model.prior_of(encoded)))
@@ -184,29 +151,29 @@ def use_of_latent(
 def followability(
     world: NavGraph, follower: Follower, vocabulary: Vocabulary, spoken: Spoken, split: Split
 ) -> dict[str, float]:
-    """Success on generated goals over success on human ones, for the same paths. The follower
-    must be of another seed than the models that spoke and chose."""
+    """Success on generated goals over success on human ones, for the same paths: of any one sample
+    (the mean over all of them), and of the selected one. The follower must be of another seed than
+    the models that spoke and chose."""
     if split.references is None:
         raise ValueError("followability needs annotated paths")
     human = follower_scores(world, follower, split, vocabulary.encode(split.tasks.goals, 80))
-    rows = spoken.rows
-    part = Split(
+    samples = spoken.words.shape[1]
+    rows = spoken.rows.repeat_interleave(samples)
+    told = Split(
         split.name,
         split.tasks.rows(rows),
         None,
         References(split.references.paths[rows], split.references.lengths[rows]),
     )
-    each = torch.arange(len(rows))
-    single = follower_scores(world, follower, part, spoken.words[:, 0])
-    chosen = follower_scores(world, follower, part, spoken.words[each, spoken.best])
+    success = follower_scores(world, follower, told, spoken.words.flatten(0, 1))["sr"]
+    by_sample = success.view(len(spoken.rows), samples)
+    selected = by_sample.gather(1, spoken.best.to(by_sample.device)[:, None])
     base = human["sr"].mean().item()
-    rates = {name: s["sr"].mean().item() for name, s in (("single", single), ("best", chosen))}
+    rates = {"single": by_sample.mean().item(), "selected": selected.mean().item()}
     return {
         "success_human": base,
-        "success_single": rates["single"],
-        "success_selected": rates["best"],
-        "followability_single": rates["single"] / max(base, 1e-9),
-        "followability_selected": rates["best"] / max(base, 1e-9),
+        **{f"success_{name}": rate for name, rate in rates.items()},
+        **{f"followability_{name}": rate / max(base, 1e-9) for name, rate in rates.items()},
     }
 
 

@@ -89,11 +89,7 @@ def lower_bound(world: World, model: GoalGenerator, settings: GeneratorTraining)
         batch: Batch, update: int, generator: torch.Generator
     ) -> tuple[Tensor, dict[str, Tensor]]:
         words = batch.words.to(world.device)
-        walk = Walk(
-            observe_along(world, batch, dtype),
-            batch.actions.to(world.device),
-            batch.lengths.to(world.device),
-        )
+        walk = walk_along(world, batch, dtype)
         likelihood, kl = model.elbo(walk, words, settings.word_dropout, generator)
         reconstruction, divergence = -likelihood.mean(), kl.mean()
         weight = min(1.0, update / max(1, settings.kl_updates))
@@ -101,3 +97,9 @@ def lower_bound(world: World, model: GoalGenerator, settings: GeneratorTraining)
         return loss, {"reconstruction": reconstruction, "kl": divergence}
 
     return objective
+
+
+def walk_along(world: World, batch: Batch, dtype: torch.dtype = torch.float32) -> Walk:
+    """A batch of demonstrations as the goal generator sees it."""
+    seen = observe_along(world, batch, dtype)
+    return Walk(seen, batch.actions.to(world.device), batch.lengths.to(world.device))

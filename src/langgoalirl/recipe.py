@@ -9,7 +9,7 @@ from pathlib import Path
 from langgoalirl.config import option
 from langgoalirl.errors import UserError
 from langgoalirl.models.sizes import Sizes
-from langgoalirl.training import GeneratorTraining, Training
+from langgoalirl.training import GeneratorTraining, Practice, Training
 from langgoalirl.worlds.navgraph import NavGraph
 
 
@@ -44,6 +44,7 @@ class Pretraining:
     bc: Training = option(Training, "behaviour cloning on the frozen state")
     goal_agnostic: Training = option(Training, "the goal-agnostic policy")
     goal_generator: GeneratorTraining = option(GeneratorTraining, "the goal generator")
+    practice: Practice = option(Practice, "the goal generator's practice with a follower")
 
 
 def open_world(choice: WorldChoice, device: str) -> NavGraph:

@@ -42,6 +42,7 @@ def run(options: argparse.Namespace) -> None:
     from langgoalirl import describe
     from langgoalirl.demonstrations import DemonstrationSet
     from langgoalirl.errors import UserError
+    from langgoalirl.models.speaking import Sampling
     from langgoalirl.trained import Trained, write_stage_result
 
     if options.samples < 3:
@@ -53,9 +54,7 @@ def run(options: argparse.Namespace) -> None:
         raise UserError(f"Split '{split.name}' has no annotated routes to describe.")
     data = DemonstrationSet(ground.world, split, ground.vocabulary, ground.recipe.word_limit)
     model, base = trained.goal_generator(), trained.base_model()
-    how = describe.Sampling(
-        options.samples, temperature=options.temperature, nucleus=options.nucleus
-    )
+    how = Sampling(options.samples, temperature=options.temperature, nucleus=options.nucleus)
     spoken = describe.speak(ground.world, data, model, base, how, options.seed)
     numbers = {
         **describe.likeness(spoken, ground.vocabulary, split),

@@ -11,59 +11,38 @@ from langgoalirl.irl.transitions import Episodes
 from langgoalirl.language.vocabulary import PAD
 from langgoalirl.models.base_model import BaseModel
 from langgoalirl.models.goal_generator import GoalGenerator, Walk
-from langgoalirl.models.layers import masked_log_softmax
+from langgoalirl.models.speaking import Sampling, follow_path, sample_goals
 from langgoalirl.rollout import cast
-from langgoalirl.worlds.types import NO_ACTION, STOP, Observation, World
+from langgoalirl.worlds.types import NO_ACTION, Observation, World
 
 
 @dataclass
 class Relabeller:
-    """G′ ~ GoalGenerator(τ′), or the one of `samples` that the base model follows best."""
+    """G′ ~ GoalGenerator(τ′), or of several sentences the one that the base model follows best."""
 
     world: World
     generator: GoalGenerator
     base: BaseModel
-    samples: int
-    word_limit: int
+    how: Sampling
 
     @torch.no_grad()
     def __call__(self, episodes: Episodes, chance: torch.Generator) -> Tensor:
-        """Words [B, word_limit] of one goal per episode."""
+        """Words [B, limit + 1] of one goal per episode."""
         b, t = episodes.keys.shape
         seen = cast(self.world.observe(episodes.keys.T.flatten()), torch.float32)
         seen = Observation(*(part.view(t, b, *part.shape[1:]).transpose(0, 1) for part in seen))
-        taken = episodes.actions != NO_ACTION
-        encoded = self.generator.encode(Walk(seen, episodes.actions, taken.sum(1)))
-        encoded = encoded.repeat(self.samples)
-        z = self.generator.prior_of(encoded).sample(chance)
-        words = self.generator.generate(encoded, z, self.word_limit - 1)
-        if self.samples > 1:
-            words = words.view(b, self.samples, -1)
-            fit = path_log_likelihood(
-                self.base, episodes.state.float(), seen, episodes.actions, words
-            )
-            words = words[torch.arange(b), fit.argmax(1)]
-        padded = torch.full((b, self.word_limit), PAD, device=words.device)
+        lengths = (episodes.actions != NO_ACTION).sum(1)
+        encoded = self.generator.encode(Walk(seen, episodes.actions, lengths))
+        said = sample_goals(self.generator, encoded, self.how, chance)
+        words = said[:, 0]
+        if self.how.samples > 1:
+            state = episodes.state.float()
+            followed = follow_path(self.base, state, seen, episodes.actions, said)
+            best = followed.log_likelihood.argmax(1)
+            words = said[torch.arange(b, device=best.device), best]
+        padded = torch.full((b, self.how.limit + 1), PAD, device=words.device)
         padded[:, : words.shape[1]] = words
         return padded
-
-
-@torch.no_grad()
-def path_log_likelihood(
-    base: BaseModel, state: Tensor, seen: Observation, actions: Tensor, words: Tensor
-) -> Tensor:
-    """[B, S] log p(path | sentence) for S sentences [B, S, N] per path: how well the base model
-    would be led along it. The states h^s [B, T, hidden] are the same for all sentences."""
-    b, s, n = words.shape
-
-    def each(x: Tensor) -> Tensor:
-        return x.repeat_interleave(s, 0)
-
-    logits = base.scores(each(state), base.read(words.view(b * s, n)), each(seen.actions))
-    log_p = masked_log_softmax(logits, each(seen.mask))
-    done = each(actions)
-    chosen = log_p.gather(-1, done.clamp_min(STOP)[..., None])[..., 0]
-    return torch.where(done != NO_ACTION, chosen, 0.0).sum(-1).view(b, s)
 
 
 class Goals:
