@@ -448,6 +448,13 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None
             fetch(directory, ["annotations"], sources=[a_file()])
 
 
+def test_a_folder_in_a_files_place_is_named(server: Server, place: Place) -> None:
+    place.target.mkdir(parents=True)
+    message = place.failure(a_file(server.at("/a", serve(DATA))))
+    assert message == f"{place.target}: is a folder where a file belongs; move it away."
+    assert server.requests == []
+
+
 def test_a_full_disk_is_no_dropped_connection(
     server: Server, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

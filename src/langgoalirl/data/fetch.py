@@ -84,6 +84,7 @@ def fetch(
         for source in sources:
             if source.group not in what:
                 continue
+            _refuse_wrong_kind(source, directory / source.path)
             if _is_good(source, directory / source.path):
                 report(f"{source.label}: already there")
                 continue
@@ -106,6 +107,13 @@ def _make_writable(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=directory):
         pass
+
+
+def _refuse_wrong_kind(source: Source, target: Path) -> None:
+    """A folder where a file belongs, or the other way round, is the user's own: ask for it."""
+    belongs, other = ("folder", "file") if isinstance(source, FolderSource) else ("file", "folder")
+    if target.exists() and target.is_dir() != (belongs == "folder"):
+        raise UserError(f"{target}: is a {other} where a {belongs} belongs; move it away.")
 
 
 def _what_is_missing(directory: Path, failures: dict[str, list[str]]) -> str:
