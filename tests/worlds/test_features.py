@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import os
 import tempfile
 from pathlib import Path
 
@@ -160,6 +161,16 @@ def test_an_unchanged_cache_is_kept_and_a_damaged_one_made_anew(tmp_path: Path) 
     wide = write_hdf5(tmp_path / "f.h5", two())
     assert prepare(wide, cache, 2).values.shape == (3, 36, 2 + 4)
     assert prepare(wide, cache).values.shape == (3, 36, WIDTH + 4)
+
+
+def test_other_features_of_the_same_size_are_not_taken_for_the_old(tmp_path: Path) -> None:
+    source = write_tsv(tmp_path / "f.tsv", two())
+    prepare(source, tmp_path / "cache")
+    size, time = source.stat().st_size, source.stat().st_mtime_ns
+    write_tsv(source, [("a", "v", ramp(5)), ("b", "w", ramp(6))])
+    os.utime(source, ns=(time, time + 1))
+    assert source.stat().st_size == size
+    check_table(prepare(source, tmp_path / "cache"), {"a_v": ramp(5), "b_w": ramp(6)})
 
 
 def test_the_old_table_outlives_its_replacement(tmp_path: Path) -> None:

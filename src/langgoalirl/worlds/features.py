@@ -189,15 +189,16 @@ def prepare(
 ) -> FeatureTable:
     """Convert a TSV or HDF5 file to a cache in one pass; `on_row` is told the rows done so far.
 
-    A whole cache that was made from a file of the same name, size and width is opened as it is:
-    whoever changes a file without changing its size has to remove the cache.
+    A whole cache that was made from a file of the same name, size, time and width is opened as it
+    is. Size alone would not do: features of one network are as long as those of another.
     """
     if width is not None and width < 1:
         raise UserError(f"Features cannot be {width} wide; give a width of 1 or more, or none.")
     with closing(_reader(source)(source, width)) as panoramas:
         first = next(panoramas)
         found = first[1].shape[1]
-        label = f"{source.name} ({source.stat().st_size} bytes)"
+        status = source.stat()
+        label = f"{source.name} ({status.st_size} bytes, changed at {status.st_mtime_ns} ns)"
         kept = _open_if_made_from(label, found, cache)
         if kept is not None:
             return kept
