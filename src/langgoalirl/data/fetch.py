@@ -12,6 +12,7 @@ import http.client
 import os
 import re
 import shutil
+import socket
 import stat
 import tempfile
 import time
@@ -76,7 +77,7 @@ def fetch(
             raise UserError(f"'{group}' is nothing to fetch.{nearest(group, GROUPS)}")
     if offline is not None and not offline.is_dir():
         raise UserError(f"{offline}: no such folder to copy from.")
-    network = _Network(timeout, tuple(pauses), progress)
+    network = _Network(timeout, tuple(pauses), report, progress)
     failures: dict[str, list[str]] = {}
     try:
         _make_writable(directory)
@@ -181,6 +182,7 @@ class _Network:
 
     timeout: float
     pauses: tuple[float, ...]
+    report: Report
     progress: Progress
 
     def download(self, address: str, part: Path, limit: int) -> None:
@@ -196,11 +198,15 @@ class _Network:
                     raise _Failed(reason) from None
             except (OSError, http.client.HTTPException) as error:
                 reason = str(getattr(error, "reason", error)) or type(error).__name__
+                if not _size(part) and isinstance(getattr(error, "reason", None), socket.gaierror):
+                    raise _Failed(reason) from None  # no such server, or no network at all
             failures = 1 if _size(part) > furthest else failures + 1
             furthest = max(furthest, _size(part))
             if failures > len(self.pauses):
                 raise _Failed(reason)
-            time.sleep(self.pauses[failures - 1])
+            pause = self.pauses[failures - 1]
+            self.report(f"{address}: {reason}; again in {pause:g} s")
+            time.sleep(pause)
 
     def _receive(self, address: str, part: Path, limit: int) -> None:
         have = _size(part)
