@@ -180,6 +180,25 @@ def test_the_old_table_outlives_its_replacement(tmp_path: Path) -> None:
     check_table(new, {"b_w": ramp(1)})
 
 
+def test_of_two_that_write_at_once_the_last_one_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+    replace = os.replace
+
+    def just_before(source: Path, target: Path) -> None:
+        """Somebody else's table appears when ours is about to."""
+        if Path(target) == cache:
+            monkeypatch.undo()
+            write_cache(cache, WIDTH, [("b_w", ramp(1))], "other")
+        replace(source, target)
+
+    for _ in range(2):  # where nothing was, and where an older table is
+        monkeypatch.setattr("os.replace", just_before)
+        check_table(write_cache(cache, WIDTH, [("a_v", ramp(0))], "ours"), {"a_v": ramp(0)})
+        assert list(tmp_path.iterdir()) == [cache]
+
+
 def test_an_error_keeps_the_old_cache(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     prepare(write_tsv(tmp_path / "f.tsv", two()), cache)
@@ -247,6 +266,18 @@ def test_a_cut_or_missing_cache_is_one_sentence(tmp_path: Path) -> None:
         open_cache(tmp_path)
     (tmp_path / "index.json").write_text("[]")
     with pytest.raises(UserError, match="field 'version'"):
+        open_cache(tmp_path)
+
+
+def test_a_cache_that_cannot_be_mapped_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
+        raise RuntimeError("Permission denied (13)\nmore")
+
+    write_cache(tmp_path, WIDTH, [("a_v", ramp(0))], "x")
+    monkeypatch.setattr("torch.from_file", refuse)
+    with pytest.raises(UserError, match=r"f16: cannot be mapped .*Permission denied \(13\)\)\.$"):
         open_cache(tmp_path)
 
 
