@@ -24,7 +24,7 @@ format: $(STAMP)        ## rewrite the sources in the project's style
 
 # The stamp makes the second run quick: pip runs again only when the dependencies change.
 $(STAMP): pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 

@@ -7,8 +7,10 @@ import base64
 import functools
 import hashlib
 import json
+import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -209,9 +211,12 @@ def test_misspelt_words_are_answered_with_the_nearest(call: Call, command: str, 
         ("pretrain {}/none.toml", "{}/none.toml: no such file."),
         ("pretrain {}/my.toml sed=1", "'sed=1': unknown field 'sed'. Did you mean 'seed'?"),
         ("pretrain {}/my.toml world.houses=x", "'world.houses' must be a whole number"),
+        ("pretrain {}/my.toml word_limit=0", "word_limit must be at least 1"),
         ("pretrain {}/my.toml --runs {}/my.toml/runs", "{}/my.toml"),
         ("bench world --data {}/none", "{}/none/connectivity"),
+        ("evaluate --split s --predictions FILE --world r2r --results {}/x", "--results takes"),
         ("data check r2r {}/none", "{}/none: no such folder"),
+        ("data fetch r2r {}/new --from {}/my.toml", "{}/my.toml: no such folder to copy from."),
         ("data fetch r2r {}/new --from {}/none", "{}/none: no such folder to copy from."),
         ("data fetch r2r {}/my.toml/new --from {}", "{}/my.toml/new"),
         ("data prepare {}/none.tsv {}/cache", "{}/none.tsv"),
@@ -226,6 +231,18 @@ def test_mistakes_are_one_sentence(call: Call, tmp_path: Path, command: str, sai
     assert mistake.startswith("langgoalirl: ")
     assert said.replace("{}", str(tmp_path)) in mistake
     assert sorted(path.name for path in tmp_path.iterdir()) == ["my.toml", "my.tsv"]
+
+
+def test_being_told_to_end_is_an_interruption(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(*arguments: object, **options: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(fetching, "fetch", ended)
+    outcome = call("data", "fetch", "r2r", tmp_path)
+    assert (outcome.code, outcome.out) == (130, "")
+    assert "langgoalirl: interrupted" in outcome.err
 
 
 # evaluate --predictions
@@ -373,6 +390,10 @@ def test_tables_print_any_name_as_it_is(call: Call, tiny: Path, name: str) -> No
     assert (outcome.code, outcome.err) == (0, "")
     assert f"{name}" in outcome.out.replace("\n", "")
     assert "annotations/R2R_[red]x.json" in re.sub(r"\s*│?\n│?\s*", "", outcome.out)
+
+
+def test_a_folder_without_a_name_is_not_this_one(call: Call) -> None:
+    assert "name is empty; name a folder" in call("data", "check", "r2r", "").mistake()
 
 
 # data prepare

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from langgoalirl.config import as_dict, describe, from_dict, load, option
 from langgoalirl.errors import UserError
-from langgoalirl.recipe import Pretraining
+from langgoalirl.recipe import Pretraining, WorldChoice, open_world
 
 
 @dataclass(frozen=True)
@@ -253,3 +253,9 @@ def test_the_recipes_that_come_with_the_project() -> None:
     assert files
     for file in files:
         assert isinstance(load(Pretraining, file), Pretraining)
+
+
+@pytest.mark.parametrize("device", ["gpu", "", "cuda:99"])
+def test_a_device_that_is_not_there_is_one_sentence(device: str) -> None:
+    with pytest.raises(UserError, match=f"^device: '{device}' is not to be had here"):
+        open_world(WorldChoice(), device)

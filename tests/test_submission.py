@@ -15,6 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from langgoalirl import submission
 from langgoalirl.errors import UserError
 from langgoalirl.metrics import PROTOCOLS
 from langgoalirl.submission import (
@@ -91,6 +92,7 @@ REFUSED = [
     (changed((1, "trajectory"), "a"), "'7_1' has a string as its trajectory"),
     (changed((1, "trajectory"), True), "'7_1' has true or false as its trajectory"),
     (changed((1, "trajectory"), []), "'7_1' has an empty trajectory"),
+    (changed((1, "trajectory"), [["a"]] * 1001), "'7_1' has a trajectory of 1,001 steps, more"),
     (changed((4, "trajectory", 1), "e"), "'9_0', step 1 is neither"),
     (changed((4, "trajectory", 1), []), "'9_0', step 1 is neither"),
     (changed((4, "trajectory", 1), ["e", 0.0]), "'9_0', step 1 is neither"),
@@ -204,6 +206,17 @@ def test_the_simulator_reads_three_instructions_of_a_path(tmp_path: Path) -> Non
     assert evaluate_predictions(file, WORLD, SPLIT, "duet")[0]["sr"] == 0.2
     with pytest.raises(UserError, match="'7_3' first"):  # complete, although it is not scored
         evaluate_predictions(saved(tmp_path, valid()[:3] + valid()[4:]), WORLD, SPLIT, "simulator")
+
+
+def test_scores_do_not_depend_on_how_many_are_scored_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = saved(tmp_path, valid())
+    means, scores = evaluate_predictions(file, WORLD, SPLIT, "envdrop")
+    monkeypatch.setattr(submission, "AT_ONCE", 2)
+    again, parts = evaluate_predictions(file, WORLD, SPLIT, "envdrop")
+    assert again == means
+    assert all(parts[name].equal(scores[name]) for name in scores)
 
 
 def test_a_split_without_goals_is_refused(tmp_path: Path) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from langgoalirl import __version__
 from langgoalirl.commands import bench, data, demo, describe, evaluate, pretrain, train, wander
@@ -45,12 +47,18 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _interrupt(*_: object) -> NoReturn:
+    """Whoever ends us politely gets what the keyboard gets: nothing half-made stays behind."""
+    raise KeyboardInterrupt
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; what the user can put right is one sentence and exit code 2."""
     options = build_parser().parse_args(arguments)
     # One process with one thread per core does more than one process with several threads.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     keep_freed_memory()
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         options.run(options)
     except UserError as error:

@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from langgoalirl.config import option
 from langgoalirl.errors import UserError
 from langgoalirl.models.sizes import Sizes
@@ -46,9 +48,20 @@ class Pretraining:
     goal_generator: GeneratorTraining = option(GeneratorTraining, "the goal generator")
     practice: Practice = option(Practice, "the goal generator's practice with a follower")
 
+    def __post_init__(self) -> None:
+        for name in ("min_count", "word_limit"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1")
+
 
 def open_world(choice: WorldChoice, device: str) -> NavGraph:
     """The world that a recipe names."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError):  # no such name, no driver, or a build without it
+        raise UserError(
+            f"device: '{device}' is not to be had here; 'cpu' always is, 'cuda' with a GPU."
+        ) from None
     if choice.name == "houses":
         from langgoalirl.worlds.houses.world import Houses
 

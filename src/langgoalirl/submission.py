@@ -22,6 +22,11 @@ from langgoalirl.worlds.types import References, Split
 COUNTED_INSTRUCTIONS = ("_0", "_1", "_2")
 """How the ids end that the simulator's evaluator reads; some paths have a fourth instruction."""
 
+LONGEST_TRAJECTORY = 1000
+"""Steps, turns included. Annotated paths have seven or so; what is longer is no way to a goal."""
+
+AT_ONCE = 500  # trajectories; bounds the memory that their distances take
+
 
 def evaluate_predictions(
     file: Path, world: NavGraph, split: Split, protocol: str
@@ -33,8 +38,18 @@ def evaluate_predictions(
             f"Split '{split.name}' has no goals: its submissions cannot be scored here."
         )
     paths, lengths = read_submission(file, world, split)
-    references = References(split.references.paths[rows], split.references.lengths[rows])
-    scores = score(world, paths[rows], lengths[rows], references, protocol)
+    annotated = split.references
+    parts = [
+        score(
+            world,
+            paths[some],
+            lengths[some],
+            References(annotated.paths[some], annotated.lengths[some]),
+            protocol,
+        )
+        for some in rows.split(AT_ONCE)
+    ]
+    scores = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
     return summary(scores), scores
 
 
@@ -124,6 +139,11 @@ def _viewpoints(where: str, trajectory: list[Any], world: NavGraph, house: House
     """The viewpoint indices of one trajectory, all of them in `house`."""
     if not trajectory:
         raise UserError(f"{where} has an empty trajectory; it holds the start position at least.")
+    if len(trajectory) > LONGEST_TRAJECTORY:
+        raise UserError(
+            f"{where} has a trajectory of {len(trajectory):,} steps, more than "
+            f"{LONGEST_TRAJECTORY:,}; cut it where the agent stopped."
+        )
     walk = []
     for t, step in enumerate(trajectory):
         if not _is_step(step):

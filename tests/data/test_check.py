@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
@@ -11,12 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from langgoalirl.data.check import Row, check
 from langgoalirl.data.fetch import fetch
 from langgoalirl.data.sources import Copy, FileSource, FolderSource, Source
 from langgoalirl.errors import UserError
+from langgoalirl.worlds.features import write_cache
 
 HOUSES = {"aaaaaaaaaaa": 3, "bbbbbbbbbbb": 2}  # viewpoints in a row, each joined to the next
 GRAPH_A = "connectivity/aaaaaaaaaaa_connectivity.json"
@@ -308,18 +311,59 @@ def test_word_vectors(directory: Path, sources: list[Source]) -> None:
     assert rows(directory, sources)["glove/words.txt"].status == "damaged"
 
 
+def panorama(key: str, width: int = 3) -> str:
+    """A row of a TSV file."""
+    values = base64.b64encode(bytes(36 * width * 4)).decode()
+    return "\t".join([*key.split("_"), "640", "480", "60", values]) + "\n"
+
+
 def test_image_features(directory: Path, sources: list[Source]) -> None:
     folder = directory / "features"
     folder.mkdir()
     (folder / "table.zip.part").write_bytes(b"begun")
+    (folder / "notes").mkdir()
     assert rows(directory, sources)["features"].status == "missing"
-    (folder / "mine.hdf5").write_bytes(b"\x89HDF")
+    (folder / "mine.tsv").write_text(panorama("scan_a"))
     row = rows(directory, sources)["features"]
-    assert (row.status, row.detail) == ("unknown", "mine.hdf5 (4 bytes): no checksum is known")
+    assert (row.status, row.detail) == (
+        "unknown",
+        "mine.tsv (595 bytes, 3 wide): no checksum is known",
+    )
     assert row.remedy == ""
+    (folder / "mine.tsv").write_text(panorama("scan_a")[:-9])
+    row = rows(directory, sources)["features"]
+    assert row.status == "damaged"
+    assert f"{folder}/mine.tsv: line 1, field 'features'" in row.detail
+    (folder / "mine.tsv").rename(folder / "mine.h5")
+    row = rows(directory, sources)["features"]
+    assert row.status == "damaged"
+    assert "mine.h5: not an HDF5 file" in row.detail
     (folder / "table.tsv").write_bytes(b"<html>Sorry</html>")
+    (folder / "mine.h5").unlink()
     row = rows(directory, sources)["features"]
     assert (row.status, row.detail) == ("damaged", "table.tsv: a web page instead of the file")
+
+
+def test_prepared_features(directory: Path, sources: list[Source]) -> None:
+    cache = directory / "features/mine"
+    keys = [f"{scan}_{viewpoint(scan, i)}" for scan, size in HOUSES.items() for i in range(size)]
+
+    def look(count: int) -> Row:
+        write_cache(cache, 3, ((key, np.zeros((36, 3))) for key in keys[:count]), "made up")
+        return rows(directory, sources)["features"]
+
+    row = look(len(keys))
+    assert (row.status, row.detail) == (
+        "unknown",
+        f"mine ({len(keys)} panoramas, 3 wide): no checksum is known",
+    )
+    row = look(len(keys) - 1)
+    assert row.status == "damaged"
+    assert "1 of 5 viewpoints have none" in row.detail
+    (cache / "features.f16").write_bytes(b"cut")
+    row = rows(directory, sources)["features"]
+    assert row.status == "damaged"
+    assert "3 bytes where" in row.detail
 
 
 def test_the_remedy_works(directory: Path, sources: list[Source], tmp_path: Path) -> None:

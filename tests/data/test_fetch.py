@@ -9,6 +9,7 @@ import re
 import socket
 import stat
 import threading
+import urllib.error
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -407,6 +408,22 @@ def test_pauses_grow(server: Server, place: Place, monkeypatch: pytest.MonkeyPat
     assert slept == [1.0, 4.0, 15.0]
 
 
+def test_a_pause_is_told_and_no_network_costs_none(
+    server: Server, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = server.at("/a", refuse(503))
+    place.failure(a_file(address))
+    assert f"{address}: 503 Service Unavailable; again in 0 s" in place.lines
+
+    def nowhere(*arguments: object, **options: object) -> None:
+        raise urllib.error.URLError(socket.gaierror("no such name"))
+
+    place.lines.clear()
+    monkeypatch.setattr("urllib.request.urlopen", nowhere)
+    assert f"{address}: no such name" in place.failure(a_file(address))
+    assert not any("again in" in line for line in place.lines)
+
+
 def test_a_damaged_file_stays_until_a_good_one_is_there(server: Server, place: Place) -> None:
     place.target.parent.mkdir(parents=True)
     place.target.write_bytes(b"old")
@@ -446,6 +463,13 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None
     for directory in (tmp_path / "file", tmp_path / "file" / "r2r"):
         with pytest.raises(UserError, match=r"file.*; choose a folder that can be written\.$"):
             fetch(directory, ["annotations"], sources=[a_file()])
+
+
+def test_a_folder_in_a_files_place_is_named(server: Server, place: Place) -> None:
+    place.target.mkdir(parents=True)
+    message = place.failure(a_file(server.at("/a", serve(DATA))))
+    assert message == f"{place.target}: is a folder where a file belongs; move it away."
+    assert server.requests == []
 
 
 def test_a_full_disk_is_no_dropped_connection(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import os
 import tempfile
 from pathlib import Path
 
@@ -162,11 +163,40 @@ def test_an_unchanged_cache_is_kept_and_a_damaged_one_made_anew(tmp_path: Path) 
     assert prepare(wide, cache).values.shape == (3, 36, WIDTH + 4)
 
 
+def test_other_features_of_the_same_size_are_not_taken_for_the_old(tmp_path: Path) -> None:
+    source = write_tsv(tmp_path / "f.tsv", two())
+    prepare(source, tmp_path / "cache")
+    size, time = source.stat().st_size, source.stat().st_mtime_ns
+    write_tsv(source, [("a", "v", ramp(5)), ("b", "w", ramp(6))])
+    os.utime(source, ns=(time, time + 1))
+    assert source.stat().st_size == size
+    check_table(prepare(source, tmp_path / "cache"), {"a_v": ramp(5), "b_w": ramp(6)})
+
+
 def test_the_old_table_outlives_its_replacement(tmp_path: Path) -> None:
     old = write_cache(tmp_path / "cache", WIDTH, [("a_v", ramp(0))], "one")
     new = write_cache(tmp_path / "cache", WIDTH, [("b_w", ramp(1))], "two")
     check_table(old, {"a_v": ramp(0)})
     check_table(new, {"b_w": ramp(1)})
+
+
+def test_of_two_that_write_at_once_the_last_one_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+    replace = os.replace
+
+    def just_before(source: Path, target: Path) -> None:
+        """Somebody else's table appears when ours is about to."""
+        if Path(target) == cache:
+            monkeypatch.undo()
+            write_cache(cache, WIDTH, [("b_w", ramp(1))], "other")
+        replace(source, target)
+
+    for _ in range(2):  # where nothing was, and where an older table is
+        monkeypatch.setattr("os.replace", just_before)
+        check_table(write_cache(cache, WIDTH, [("a_v", ramp(0))], "ours"), {"a_v": ramp(0)})
+        assert list(tmp_path.iterdir()) == [cache]
 
 
 def test_an_error_keeps_the_old_cache(tmp_path: Path) -> None:
@@ -236,6 +266,18 @@ def test_a_cut_or_missing_cache_is_one_sentence(tmp_path: Path) -> None:
         open_cache(tmp_path)
     (tmp_path / "index.json").write_text("[]")
     with pytest.raises(UserError, match="field 'version'"):
+        open_cache(tmp_path)
+
+
+def test_a_cache_that_cannot_be_mapped_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
+        raise RuntimeError("Permission denied (13)\nmore")
+
+    write_cache(tmp_path, WIDTH, [("a_v", ramp(0))], "x")
+    monkeypatch.setattr("torch.from_file", refuse)
+    with pytest.raises(UserError, match=r"f16: cannot be mapped .*Permission denied \(13\)\)\.$"):
         open_cache(tmp_path)
 
 

@@ -164,6 +164,18 @@ def test_a_table_that_does_not_fit_is_refused() -> None:
         NavGraph([house("corner", CORNER, CORNER_EDGES)], table(4), torch.arange(3))
 
 
+def test_a_batch_stays_on_its_device() -> None:
+    """The meta device computes nothing, but refuses tensors of any other device among its own."""
+    world = NavGraph([house("corner", CORNER, CORNER_EDGES)], table(4), device="meta")
+    tasks = Tasks(["1_0"] * 3, ["go"] * 3, torch.zeros(3, dtype=torch.long), torch.arange(3))
+    state = world.reset(tasks)
+    action = torch.ones_like(state)
+    viewpoint = world.step(state, action) // 36
+    made = [viewpoint, *world.observe(state), *world.candidates(state)]
+    made += [world.distance(viewpoint, viewpoint), world.towards(viewpoint, viewpoint)]
+    assert {value.device.type for value in made} == {"meta"}
+
+
 def test_the_digest_tells_features_apart() -> None:
     plan = [house("corner", CORNER, CORNER_EDGES)]
     changed = table(4)

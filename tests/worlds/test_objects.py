@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -263,6 +264,33 @@ def test_broken_files_are_named(tmp_path: Path, content: object, complaint: str)
         panoramas(house([[0, 0, 0]], []), tmp_path)
     assert str(error.value).startswith(f"{file}: ")
     assert complaint in str(error.value)
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=6,
+)
+FIELDS = st.dictionaries(st.sampled_from(["name", "visible_pos", "bbox2d", "more"]), ANYTHING)
+
+
+@given(FIELDS | st.just({}), st.none() | ANYTHING)
+def test_whatever_a_file_of_boxes_holds_it_is_refused_or_usable(
+    fields: dict[str, object], instead: object
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "h_a.json"
+        value = {"a": {"7": entry(**fields)}} if instead is None else instead
+        file.write_text(json.dumps(value))
+        try:
+            (seen,) = panoramas(house([[0, 0, 0]], []), file.parent).values()
+        except UserError as error:
+            seen, message = np.zeros(1), str(error)
+        else:
+            message = f"{file}: "
+    assert np.isfinite(seen).all()
+    assert message.startswith(f"{file}: ")
+    assert "\n" not in message
 
 
 def test_missing_files_are_counted(tmp_path: Path) -> None:

@@ -30,14 +30,13 @@ def bench_world(data: Path | None) -> dict[str, Any]:
     torch.set_num_threads(1)
     choice = WorldChoice("r2r", data=str(data)) if data else WorldChoice("houses")
     bare = open_world(replace(choice, features="none"), "cpu")
-    rows = {"transitions": _rate(_walk(bare, look=False))}
+    rows = _rates({"transitions": _walk(bare, look=False)})
     with TemporaryDirectory(prefix="langgoalirl-bench-") as folder:
         table = write_cache(Path(folder) / "cache", WIDE, _random_panoramas(bare.houses), "random")
         wide = NavGraph(bare.houses, table.values, table.rows(bare.houses), digest=table.digest)
-        rows["observed_2048"] = _rate(_walk(wide, look=True))
-        rows["copy_2048"] = _rate(_copying(wide))
+        rows |= _rates({"observed_2048": _walk(wide, look=True), "copy_2048": _copying(wide)})
     own = open_world(choice, "cpu")
-    rows["observed_own"] = _rate(_walk(own, look=True))
+    rows |= _rates({"observed_own": _walk(own, look=True)})
     limit, reached = rows["copy_2048"]["per_second"], rows["observed_2048"]["per_second"]
     return {
         "world": bare.name,
@@ -85,31 +84,36 @@ def _copying(world: NavGraph) -> Callable[[], int]:
     """Nothing but copies of as many bytes as the observations hold, from as many places."""
     generator = torch.Generator().manual_seed(1)
     panoramas = world._panoramas
-    places = torch.randint(len(panoramas), (64, BATCH), generator=generator).tolist()
+    places = torch.randint(len(panoramas), (64, BATCH), generator=generator)
     views = torch.empty(BATCH, panoramas.shape[1], dtype=panoramas.dtype)
     # Of the candidates' rows, those of absent ones lie in the cache and are written alone.
     candidates = torch.empty(BATCH, world.action_limit * world.feature_width, dtype=views.dtype)
-    absent = torch.zeros_like(candidates[0])
     turn = 0
 
     def step() -> int:
         nonlocal turn
         turn = (turn + 1) % len(places)
-        for row, place in enumerate(places[turn]):
-            views[row].copy_(panoramas[place])
-            candidates[row].copy_(absent)
+        torch.index_select(panoramas, 0, places[turn], out=views)
+        candidates.zero_()
         return BATCH
 
     return step
 
 
-def _rate(work: Callable[[], int], seconds: float = 0.5, repeats: int = 5) -> dict[str, float]:
-    """Units of work per second: median and spread of some repetitions."""
-    work()
-    rates = []
+def _rates(
+    works: dict[str, Callable[[], int]], seconds: float = 0.5, repeats: int = 5
+) -> dict[str, dict[str, float]]:
+    """Units of each work per second: median and spread of some turns, one work after the other,
+    so that whatever disturbs the machine disturbs them alike."""
+    rates: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(repeats):
-        done, began = 0, time.perf_counter()
-        while time.perf_counter() - began < seconds:
-            done += work()
-        rates.append(done / (time.perf_counter() - began))
-    return {"per_second": median(rates), "spread": pstdev(rates)}
+        for name, work in works.items():
+            work()
+            done, began = 0, time.perf_counter()
+            while time.perf_counter() - began < seconds:
+                done += work()
+            rates[name].append(done / (time.perf_counter() - began))
+    return {
+        name: {"per_second": median(found), "spread": pstdev(found)}
+        for name, found in rates.items()
+    }

@@ -89,6 +89,8 @@ def _directory(words: list[str]) -> Path:
     if len(names) > 1:
         unknown = f"there is no data set '{names[0]}'.{nearest(names[0], ['r2r'])}"
         raise UserError(f"{unknown} See 'langgoalirl data --help'.")
+    if "" in names:  # a shell variable without a value: Path would take it for this very folder
+        raise UserError("The folder's name is empty; name a folder, or leave it out.")
     return Path(names[0] if names else os.environ.get("LANGGOALIRL_R2R") or "data/r2r")
 
 

@@ -53,6 +53,8 @@ def run(options: argparse.Namespace) -> None:
     if (options.runfolder is None) == (options.predictions is None):
         raise UserError("evaluate needs a RUN, or --predictions FILE with --world and --data.")
     if options.predictions is not None:
+        if options.results is not None:
+            raise UserError("--results takes what a RUN scores: a submission has no configuration.")
         numbers = _submission(options)
         title = f"{options.predictions} on {options.split}, protocol {options.protocol}"
     else:

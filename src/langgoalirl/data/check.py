@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,12 +14,16 @@ import torch
 from langgoalirl.data.sources import SOURCES, STANDARD, FileSource, FolderSource, Source, stand_in
 from langgoalirl.errors import UserError
 from langgoalirl.files import read_json, sha256
+from langgoalirl.worlds.feature_files import read_hdf5, read_tsv
+from langgoalirl.worlds.features import open_cache
 from langgoalirl.worlds.geometry import VIEWS
 from langgoalirl.worlds.navgraph import DIRECTION, House, NavGraph
 from langgoalirl.worlds.r2r import read_connectivity, read_split
 
 Status = Literal["ok", "missing", "damaged", "unknown"]
 Finding = tuple[Status, str]
+
+READERS = {".tsv": read_tsv, ".hdf5": read_hdf5, ".h5": read_hdf5}
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,7 @@ def _look_at(source: Source, place: Path, graphs: _Graphs) -> Finding:
         fault = source.fault(place)
         return ("damaged", fault) if fault else ("ok", f"{place.stat().st_size:,} bytes")
     if source.group == "features":
-        return _look_at_features(place)
+        return _look_at_features(place, graphs)
     if not source.members(place):
         return "missing", f"none of {source.files:,} files"
     if source.group == "connectivity":
@@ -222,14 +227,31 @@ def _count(world: NavGraph, file: Path) -> dict[str, int]:
 # Image features
 
 
-def _look_at_features(folder: Path) -> Finding:
-    """Nobody published checksums of these, so that their presence is all that can be told."""
-    files = sorted(folder.glob("[!.]*")) if folder.is_dir() else []
-    files = [file for file in files if file.is_file() and file.suffix != ".part"]
-    if not files:
-        return "missing", "no files"
-    for file in files:
-        if fault := stand_in(file):
+def _look_at_features(folder: Path, graphs: _Graphs) -> Finding:
+    """Nobody published checksums of these: how each file begins, and that a cache is complete."""
+    found = []
+    for file in sorted(folder.glob("[!.]*")):
+        if file.suffix == ".part" or (file.is_dir() and not (file / "index.json").is_file()):
+            continue
+        if file.is_file() and (fault := stand_in(file)):
             return "damaged", f"{file.name}: {fault}"
-    sizes = ", ".join(f"{file.name} ({file.stat().st_size:,} bytes)" for file in files)
-    return "unknown", f"{sizes}: no checksum is known"
+        try:
+            found.append(f"{file.name} ({_begins(file, graphs)})")
+        except UserError as error:
+            return "damaged", str(error)
+    if not found:
+        return "missing", "no files"
+    return "unknown", f"{', '.join(found)}: no checksum is known"
+
+
+def _begins(file: Path, graphs: _Graphs) -> str:
+    """How large a prepared cache or a file of features is; raises if it cannot be used."""
+    if file.is_dir():
+        table = open_cache(file)
+        table.rows(graphs.houses)  # refuses a table that lacks some of their viewpoints
+        return f"{len(table.keys):,} panoramas, {table.values.shape[2] - DIRECTION} wide"
+    size = f"{file.stat().st_size:,} bytes"
+    if file.suffix not in READERS:
+        return size
+    with closing(READERS[file.suffix](file, None)) as panoramas:
+        return f"{size}, {next(panoramas)[1].shape[1]} wide"

@@ -12,6 +12,7 @@ import http.client
 import os
 import re
 import shutil
+import socket
 import stat
 import tempfile
 import time
@@ -76,7 +77,7 @@ def fetch(
             raise UserError(f"'{group}' is nothing to fetch.{nearest(group, GROUPS)}")
     if offline is not None and not offline.is_dir():
         raise UserError(f"{offline}: no such folder to copy from.")
-    network = _Network(timeout, tuple(pauses), progress)
+    network = _Network(timeout, tuple(pauses), report, progress)
     failures: dict[str, list[str]] = {}
     try:
         _make_writable(directory)
@@ -84,6 +85,7 @@ def fetch(
         for source in sources:
             if source.group not in what:
                 continue
+            _refuse_wrong_kind(source, directory / source.path)
             if _is_good(source, directory / source.path):
                 report(f"{source.label}: already there")
                 continue
@@ -106,6 +108,13 @@ def _make_writable(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=directory):
         pass
+
+
+def _refuse_wrong_kind(source: Source, target: Path) -> None:
+    """A folder where a file belongs, or the other way round, is the user's own: ask for it."""
+    belongs, other = ("folder", "file") if isinstance(source, FolderSource) else ("file", "folder")
+    if target.exists() and target.is_dir() != (belongs == "folder"):
+        raise UserError(f"{target}: is a {other} where a {belongs} belongs; move it away.")
 
 
 def _what_is_missing(directory: Path, failures: dict[str, list[str]]) -> str:
@@ -173,6 +182,7 @@ class _Network:
 
     timeout: float
     pauses: tuple[float, ...]
+    report: Report
     progress: Progress
 
     def download(self, address: str, part: Path, limit: int) -> None:
@@ -188,11 +198,15 @@ class _Network:
                     raise _Failed(reason) from None
             except (OSError, http.client.HTTPException) as error:
                 reason = str(getattr(error, "reason", error)) or type(error).__name__
+                if not _size(part) and isinstance(getattr(error, "reason", None), socket.gaierror):
+                    raise _Failed(reason) from None  # no such server, or no network at all
             failures = 1 if _size(part) > furthest else failures + 1
             furthest = max(furthest, _size(part))
             if failures > len(self.pauses):
                 raise _Failed(reason)
-            time.sleep(self.pauses[failures - 1])
+            pause = self.pauses[failures - 1]
+            self.report(f"{address}: {reason}; again in {pause:g} s")
+            time.sleep(pause)
 
     def _receive(self, address: str, part: Path, limit: int) -> None:
         have = _size(part)

@@ -6,12 +6,13 @@ A cache is a folder of two files: `features.f16`, raw little-endian float16 in t
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import chain
@@ -89,14 +90,20 @@ def open_cache(folder: Path) -> FeatureTable:
     """Map a cache. Its version and size are checked; its values are not read."""
     index = _read_index(folder)
     file = folder / VALUES
-    size = file.stat().st_size if file.is_file() else 0
+    size = 0
+    with suppress(OSError):  # a missing file is as bad as an empty one
+        size = file.stat().st_size
     expected = prod(index.shape) * HALF.itemsize
     if size != expected:
         raise UserError(
             f"{file}: {size} bytes where {expected} are expected; the file is cut short or "
             "damaged: prepare the features again."
         )
-    flat = torch.from_file(str(file), shared=False, size=prod(index.shape), dtype=torch.float16)
+    try:
+        flat = torch.from_file(str(file), shared=False, size=prod(index.shape), dtype=torch.float16)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{file}: cannot be mapped into memory ({reason}).") from None
     return FeatureTable(flat.view(index.shape), index.keys, index.digest)
 
 
@@ -154,7 +161,8 @@ def write_cache(
             os.fsync(file.fileno())
         index = _Index(VERSION, source, width, digest.hexdigest(), list(keys))
         write_json(part / INDEX, asdict(index))
-    return open_cache(folder)
+        table = open_cache(part)  # stays mapped, whatever becomes of the folder
+    return table
 
 
 @contextmanager
@@ -163,22 +171,40 @@ def _replacing(folder: Path) -> Iterator[Path]:
     folder = folder.resolve()
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        others = {file.name for file in folder.iterdir()} if folder.exists() else set()
+        others: set[str] = set()
+        with suppress(FileNotFoundError):
+            others = {file.name for file in folder.iterdir()}
         if others - {VALUES, INDEX}:
             raise UserError(f"{folder}: holds other files too; name a folder for features alone.")
         part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".part"))
         try:
             yield part
             part.chmod(0o755)
-            # The index first: a folder without it is no cache, whatever happens next.
-            for name in (INDEX, VALUES):
-                (folder / name).unlink(missing_ok=True)
-            os.replace(part, folder)
+            _swap(part, folder)
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
             raise
     except OSError as error:
         raise UserError(f"{folder}: cannot be written ({error.strerror}).") from None
+
+
+def _swap(part: Path, folder: Path) -> None:
+    """Put a finished cache where another may be: at any time one of them is there whole, or none.
+
+    Several processes may do the same at once; the last one wins.
+    """
+    while True:
+        try:
+            return os.replace(part, folder)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        old = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".old"))
+        with suppress(FileNotFoundError):  # somebody else was faster
+            os.replace(folder, old)
+        for name in (INDEX, VALUES):
+            (old / name).unlink(missing_ok=True)
+        old.rmdir()
 
 
 def prepare(
@@ -189,15 +215,16 @@ def prepare(
 ) -> FeatureTable:
     """Convert a TSV or HDF5 file to a cache in one pass; `on_row` is told the rows done so far.
 
-    A whole cache that was made from a file of the same name, size and width is opened as it is:
-    whoever changes a file without changing its size has to remove the cache.
+    A whole cache that was made from a file of the same name, size, time and width is opened as it
+    is. Size alone would not do: features of one network are as long as those of another.
     """
     if width is not None and width < 1:
         raise UserError(f"Features cannot be {width} wide; give a width of 1 or more, or none.")
     with closing(_reader(source)(source, width)) as panoramas:
         first = next(panoramas)
         found = first[1].shape[1]
-        label = f"{source.name} ({source.stat().st_size} bytes)"
+        status = source.stat()
+        label = f"{source.name} ({status.st_size} bytes, changed at {status.st_mtime_ns} ns)"
         kept = _open_if_made_from(label, found, cache)
         if kept is not None:
             return kept

@@ -19,7 +19,15 @@ from langgoalirl.worlds.navgraph import DIRECTION, House
 def cache_folder() -> Path:
     """Where computed tables are kept between runs."""
     default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "langgoalirl"
-    return Path(os.environ.get("LANGGOALIRL_CACHE") or default)
+    folder = Path(os.environ.get("LANGGOALIRL_CACHE") or default)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"{folder}: cannot be made ({error.strerror}); set LANGGOALIRL_CACHE to a folder for "
+            "computed features."
+        ) from None
+    return folder
 
 
 def feature_table(directory: Path, houses: list[House], features: str) -> FeatureTable:
@@ -58,9 +66,10 @@ def object_table(directory: Path, houses: list[House]) -> FeatureTable:
     source = source_digest("langgoalirl.worlds.objects")
     identity = hashlib.sha256(repr((known, graphs, source)).encode()).hexdigest()[:16]
     folder = cache_folder() / f"objects-{identity}"
-    if (folder / "index.json").is_file():
+    try:
         return open_cache(folder)
-    return write_cache(folder, OBJECT_WIDTH, object_panoramas(houses, boxes), str(boxes))
+    except UserError:  # not there yet, or damaged
+        return write_cache(folder, OBJECT_WIDTH, object_panoramas(houses, boxes), str(boxes))
 
 
 def _listing(folder: Path) -> list[tuple[str, int, int]]:
