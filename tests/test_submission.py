@@ -276,6 +276,11 @@ def real(r2r_dir: Path) -> NavGraph:
 
 
 @pytest.fixture(scope="module")
+def genuine(real: NavGraph, r2r_dir: Path) -> Split:
+    return read_split(real, r2r_dir / "annotations/R2R_val_seen.json")
+
+
+@pytest.fixture(scope="module")
 def edited(real: NavGraph, r2r_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Split:
     """The edition of val_seen that the evaluators were run with: path 4554 lacks its start."""
     entries = json.loads((r2r_dir / "annotations/R2R_val_seen.json").read_text())
@@ -318,10 +323,24 @@ def test_agrees_with_the_published_evaluators(
         np.testing.assert_allclose(scores[ours].numpy(), column, rtol=0, atol=1e-6, err_msg=ours)
 
 
-def test_the_genuine_annotations_expose_the_edited_path(
-    real: NavGraph, r2r_dir: Path, oracle_dir: Path, tmp_path: Path
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_both_editions_score_a_submission_alike(
+    real: NavGraph, edited: Split, genuine: Split, oracle_dir: Path, tmp_path: Path, protocol: str
 ) -> None:
-    genuine = read_split(real, r2r_dir / "annotations/R2R_val_seen.json")
+    file = unpacked(tmp_path, oracle_dir / "results/val_seen_noisy.json.gz")
+    _, wanted = evaluate_predictions(file, real, edited, protocol)
+    _, found = evaluate_predictions(file, real, genuine, protocol)
+    for name, scores in wanted.items():
+        assert torch.equal(found[name], scores), name
+
+
+def test_other_paths_begin_where_they_begin(
+    real: NavGraph, genuine: Split, oracle_dir: Path, tmp_path: Path
+) -> None:
     file = unpacked(tmp_path, oracle_dir / "results/val_seen_shortest.json.gz")
-    with pytest.raises(UserError, match="'4554_0' starts at"):
+    entries = json.loads(file.read_text())
+    (other,) = (entry for entry in entries if entry["instr_id"] == genuine.tasks.ids[0])
+    del other["trajectory"][0]
+    file.write_text(json.dumps(entries))
+    with pytest.raises(UserError, match=f"'{genuine.tasks.ids[0]}' starts at"):
         read_submission(file, real, genuine)
