@@ -309,6 +309,7 @@ def pretrain(
     if Path(name).name != name:
         raise UserError(f"--name: '{name}' must be a plain folder name; --runs says where it goes.")
     ground = Ground(recipe, runs)
+    ground.data  # noqa: B018  # what is wrong with the world is said before anything is written
     run = RunFolder(runs / name)
     run.begin(as_dict(recipe))
     stages: dict[str, RunFolder] = {}

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import time
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from langgoalirl.commands.shared import add_json, show
+
+if TYPE_CHECKING:
+    from langgoalirl.models.speaking import Sampling
 
 
 def add(commands: argparse._SubParsersAction) -> None:
@@ -21,13 +27,13 @@ def add(commands: argparse._SubParsersAction) -> None:
     )
     parser.add_argument("runfolder", type=Path, metavar="RUN", help="a pretrained run's folder")
     parser.add_argument("--split", required=True, help="val_seen, val_unseen, …")
-    parser.add_argument("--samples", type=int, default=5, help="sentences per route (default: 5)")
-    parser.add_argument(
-        "--temperature", type=float, default=0.0, help="of the words; 0 takes the likeliest"
-    )
-    parser.add_argument(
-        "--nucleus", type=float, default=1.0, help="draw from the likeliest words of this mass"
-    )
+    for name, kind, text in (
+        ("samples", int, "sentences per route"),
+        ("draws", int, "drawn per sentence; of several, those are kept that differ most"),
+        ("temperature", float, "of the words; 0 takes the likeliest"),
+        ("nucleus", float, "draw from the likeliest words of this mass"),
+    ):
+        parser.add_argument(f"--{name}", type=kind, help=f"{text} (default: the recipe's)")
     parser.add_argument("--seed", type=int, default=0, help="of the samples")
     parser.add_argument(
         "--follower", type=Path, metavar="RUN2", help="a run of another seed that follows"
@@ -37,16 +43,33 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.set_defaults(run=run)
 
 
+def _asked(options: argparse.Namespace) -> dict[str, float]:
+    """What of the sampling was set on the command line."""
+    names = ("samples", "draws", "temperature", "nucleus")
+    return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+
+
+def _sampling(recipe: Sampling, asked: dict[str, Any]) -> Sampling:
+    """The recipe's, where nothing else was asked for."""
+    from langgoalirl.errors import UserError
+
+    try:
+        how = replace(recipe, **asked)
+    except ValueError as error:
+        raise UserError(f"describe: {error}.") from None
+    if how.samples < 3:
+        raise UserError("--samples: at least 3, to be compared with a human's three sentences.")
+    return how
+
+
 def run(options: argparse.Namespace) -> None:
     """langgoalirl describe."""
     from langgoalirl import describe
     from langgoalirl.demonstrations import DemonstrationSet
     from langgoalirl.errors import UserError
-    from langgoalirl.models.speaking import Sampling
     from langgoalirl.trained import Trained, write_stage_result
 
-    if options.samples < 3:
-        raise UserError("--samples: at least 3, to be compared with a human's three sentences.")
+    asked = _asked(options)
     trained = Trained.open(options.runfolder)
     ground = trained.ground
     split = ground.world.split(options.split)
@@ -54,9 +77,15 @@ def run(options: argparse.Namespace) -> None:
         raise UserError(f"Split '{split.name}' has no annotated routes to describe.")
     data = DemonstrationSet(ground.world, split, ground.vocabulary, ground.recipe.word_limit)
     model, base = trained.goal_generator(), trained.base_model()
-    how = Sampling(options.samples, temperature=options.temperature, nucleus=options.nucleus)
+    how = _sampling(ground.recipe.speaking, asked)
+    began = time.perf_counter()
     spoken = describe.speak(ground.world, data, model, base, how, options.seed)
+    seconds = time.perf_counter() - began
     numbers = {
+        "samples": how.samples,
+        "draws": how.draws,
+        "temperature": how.temperature,
+        "seconds_per_route": seconds / len(spoken.rows),  # drawn, compared and chosen among
         **describe.likeness(spoken, ground.vocabulary, split),
         **describe.variety(spoken, ground.vocabulary, split),
         **describe.use_of_latent(ground.world, data, model, options.seed),
@@ -77,7 +106,7 @@ def run(options: argparse.Namespace) -> None:
             trained.folder("goal_generator"),
             ground.recipe,
             method="goal_generator",
-            variant=f"best_of_{options.samples}" if options.follower else "",
+            variant="+".join(f"{name}={value}" for name, value in asked.items()),
             split=options.split,
             metrics=numbers,
         )
