@@ -123,7 +123,7 @@ def adversarial(
             recipe.strategies,
             recipe.rates,
             recipe.seed + 1000 * recipe.run_seed,
-            expert_table(ground.world, policy.encoder, ground.data, generated),
+            expert_table(ground.world, policy.encoder, ground.data, generated, learner.dtype),
         )
         _run(run, algorithm, recipe, _looks(ground))
         return learner.results()

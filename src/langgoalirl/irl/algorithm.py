@@ -66,9 +66,10 @@ class LangGoalIRL:
         last = self.expert_steps.columns["last"][: self.expert_steps.size]
         self.final_rows = last.nonzero()[:, 0] if learner.agile else None
         words = self.expert_goals.words.shape[1]
-        hidden = self.expert_steps.columns["state"].shape[1]
-        goals = 2 if strategies.relabels else 1
-        self.replay = Transitions(strategies.replay, hidden, goals, world.device)  # ℛ
+        hidden, goals = self.expert_steps.hidden, 2 if strategies.relabels else 1
+        self.replay = Transitions(  # ℛ
+            strategies.replay, hidden, goals, world.device, learner.dtype
+        )
         self.pool = Goals(max(1, strategies.replay // 6), words, world.device)  # 𝒢
         self.iteration = self.interactions = self.episodes = self.updates = 0
         self.chance = torch.Generator(world.device)
@@ -96,7 +97,7 @@ class LangGoalIRL:
 
         # As many sampled steps per episode as the paper has, in batches of a size that suits.
         while self.updates * self.rates.batch < self.episodes * s.sampled:
-            with torch.autocast(self.world.device.type, dtype=torch.bfloat16):
+            with learner.autocast:
                 measured = learner.update_discriminator(self._positive(), self._replayed(False))
                 measured |= learner.update_policy(self._replayed(s.her))  # lines 28-30
             self.updates += 1
@@ -156,14 +157,18 @@ def relabel_experts(
 
 @torch.no_grad()
 def expert_table(
-    world: World, encoder: FrozenEncoder, data: DemonstrationSet, generated: Tensor
+    world: World,
+    encoder: FrozenEncoder,
+    data: DemonstrationSet,
+    generated: Tensor,
+    dtype: torch.dtype = torch.bfloat16,
 ) -> tuple[Goals, Transitions]:
     """𝒟̃ (line 7): what to follow and the steps to imitate, each demonstration under its own goal
     and under those of `generated` [n, goals, N]."""
     device, times = world.device, 1 + generated.shape[1]
     steps = int((data.actions != NO_ACTION).sum()) * times
     pool = Goals(len(data) * times, max(data.words.shape[1], generated.shape[2]), device)
-    table = Transitions(steps, encoder.base.state.hidden, 1, device)
+    table = Transitions(steps, encoder.base.state.hidden, 1, device, dtype)
     for rows in torch.arange(len(data)).split(AT_ONCE):
         batch = data.rows(rows)
         seen = observe_along(world, batch, torch.float32)
