@@ -34,7 +34,7 @@ def batch(*rows: tuple[int, int, int, int]) -> Steps:
 
 def learner(rates: Rates = RATES, *, padding: int = 0, stir: bool = True, **more: Any) -> Learner:
     """Random weights in everything, targets and prior apart from what they follow."""
-    made = new_learner(world(padding), HORIZON, rates, **more)
+    made = new_learner(world(padding), HORIZON, HIDDEN, rates, **more)
     if stir:
         parts = (made.policy, made.reward, made.q, made.q_target, made.prior)
         for seed, part in enumerate(p for p in parts if p is not None):
@@ -305,7 +305,7 @@ def test_very_unlikely_actions_stay_finite() -> None:
 def test_a_node_with_no_way_out_has_one_action() -> None:
     """A single candidate: log π = 0 and no gradient, not a NaN."""
     alone = TinyWorld([[1], []])
-    made = new_learner(alone, HORIZON, RATES)
+    made = new_learner(alone, HORIZON, HIDDEN, RATES)
     stirred(made.policy)
     rows = steps(alone, HORIZON, HIDDEN, [(1, 0, STOP, 2), (1, 2, STOP, 3)])
     head = digest(made.policy.state_dict())

@@ -110,10 +110,14 @@ def sizes(hidden: int) -> Sizes:
 
 
 def new_learner(
-    world: TinyWorld, horizon: int, rates: Rates = EXACT, kind: type = Learner, **more: Any
+    world: TinyWorld,
+    horizon: int,
+    hidden: int = 8,
+    rates: Rates = EXACT,
+    kind: type = Learner,
+    **more: Any,
 ) -> Any:
-    """A learner whose weights are always the same ones, wide enough for (time, node)."""
-    hidden = -(-max(horizon * world.nodes, 8) // 4) * 4
+    """A learner whose first weights are always the same ones."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         head = PolicyHead(world.feature_width, sizes(hidden)).eval()
