@@ -19,6 +19,7 @@ from langgoalirl.irl.learner import Learner, Rates
 from langgoalirl.irl.relabel import Goals, Relabeller
 from langgoalirl.irl.transitions import GIVEN, HINDSIGHT, Episodes, Steps, Transitions, join
 from langgoalirl.models.policy import FrozenEncoder
+from langgoalirl.rollout import STEP_LIMIT
 from langgoalirl.worlds.types import NO_ACTION, World
 
 AT_ONCE = 200  # demonstrations that are encoded together
@@ -40,6 +41,17 @@ class Strategies:
     )
     replay: int = option(1_000_000, "steps that the replay buffer holds")
 
+    def __post_init__(self) -> None:
+        if self.rounds not in (0, 2):
+            raise ValueError("'rounds' must be 0 or 2")
+        for name, least in (("expert_goals", 0), ("samples", 1), ("episodes", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"'{name}' must be at least {least}")
+        if self.sampled <= 0:
+            raise ValueError("'sampled' must be above 0")
+        if self.replay < self.episodes * STEP_LIMIT:
+            raise ValueError("'replay' must hold the steps of all episodes of an iteration")
+
     @property
     def relabels(self) -> bool:
         """Whether trajectories need a goal in hindsight at all."""
@@ -60,6 +72,8 @@ class LangGoalIRL:
         seed: int,
         demonstrations: tuple[Goals, Transitions],
     ) -> None:
+        if strategies.relabels and relabel is None:
+            raise ValueError("trajectories cannot be relabelled without a goal generator")
         self.world, self.encoder, self.learner = world, encoder, learner
         self.relabel, self.strategies, self.rates, self.seed = relabel, strategies, rates, seed
         self.expert_goals, self.expert_steps = demonstrations  # 𝒟̃
