@@ -53,6 +53,19 @@ class Rates:
     precision: str = option("bf16", "of encodings and matrix products", ("bf16", "fp32"))
     average: float = option(0.995, "decay of the averaged policy weights that are kept")
 
+    def __post_init__(self) -> None:
+        for name in ("batch", "layers"):
+            if getattr(self, name) < (least := 2 if name == "batch" else 1):
+                raise ValueError(f"rates.{name} must be at least {least}")
+        for name in ("reward_rate", "critic_rate", "policy_rate", "alpha"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"rates.{name} must be above 0")
+        for name in ("gamma", "target_rate", "average"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"rates.{name} must lie between 0 and 1")
+        if not 0 <= self.smoothing < 0.5:
+            raise ValueError("rates.smoothing must lie between 0 and 0.5")
+
 
 class Choices(NamedTuple):
     """The candidates of B states, padded to K and packed to the P that exist."""
