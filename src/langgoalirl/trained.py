@@ -103,14 +103,20 @@ def write_stage_result(
     split: str,
     metrics: dict[str, Any],
 ) -> Path:
-    """A result file about one of a run's stages, with what the stage's status says of it."""
+    """A result file about one of a run's stages, with what the stage's status says of it.
+
+    A method's stage may have been run several times on one pretraining: each counts as a seed.
+    """
+    own = recipe.run_seed if isinstance(recipe, Learning) else 0
+    steps = max((line.get("interactions", 0) for line in stage.metrics()), default=0)
     return write_result(
         table,
         method=method,
         variant=variant,
         train_split=recipe.train_split,
         split=split,
-        seed=recipe.seed,
+        seed=recipe.seed + own,
+        interactions=steps,
         config=stage.config,
         metrics=metrics,
         world=recipe.world.name,

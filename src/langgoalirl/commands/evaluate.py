@@ -25,9 +25,8 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--split", required=True, help="val_seen, val_unseen, …")
     parser.add_argument(
         "--follower",
-        default="bc",
-        choices=("base_model", "bc", "bc_concat", "goal_agnostic"),
-        help="which of the run's networks acts (default: bc)",
+        choices=("policy", "base_model", "bc", "bc_concat", "goal_agnostic"),
+        help="which of the run's networks acts (default: policy for a run of 'train', else bc)",
     )
     parser.add_argument(
         "--control",
@@ -44,6 +43,12 @@ def add(commands: argparse._SubParsersAction) -> None:
         help="whose way of counting (default: envdrop)",
     )
     parser.add_argument("--results", type=Path, metavar="DIR", help="write a result file there")
+    parser.add_argument(
+        "--variant",
+        default="",
+        metavar="NAME",
+        help="how the run departs from its method's recipe, for the result file's name",
+    )
     add_json(parser)
     parser.set_defaults(run=run)
 
@@ -57,7 +62,7 @@ def run(options: argparse.Namespace) -> None:
         title = f"{options.predictions} on {options.split}, protocol {options.protocol}"
     else:
         numbers = _run(options)
-        title = f"{options.runfolder}: {options.follower} on {options.split}"
+        title = f"{options.runfolder} on {options.split}"
     show(options.json, numbers, title, list(numbers), [list(numbers.values())])
 
 
@@ -83,7 +88,8 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
     from langgoalirl.worlds.geometry import VIEWS
 
     trained = Trained.open(options.runfolder)
-    ground = trained.ground
+    ground, learned = trained.ground, "policy" in trained.stages
+    follower = options.follower or ("policy" if learned else "bc")
     split = ground.world.split(options.split)
     if split.references is None:
         raise UserError(f"Split '{split.name}' has no goals: it cannot be scored here.")
@@ -91,9 +97,9 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
     if options.control == "shuffled":
         shuffle = torch.Generator().manual_seed(ground.recipe.seed)
         words = words[torch.randperm(len(words), generator=shuffle)]
-    done = follow(ground.world, trained.follower(options.follower), split.tasks, words)
+    done = follow(ground.world, trained.follower(follower), split.tasks, words)
     if options.control == "none":
-        file = options.runfolder / "predictions" / f"{options.split}-{options.follower}.json"
+        file = options.runfolder / "predictions" / f"{options.split}-{follower}.json"
         write_submission(file, ground.world, split, done.states, done.lengths + 1)
     paths = done.states // VIEWS
     width = torch.full_like(done.lengths, paths.shape[1])
@@ -101,18 +107,18 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
         score(ground.world, paths, width, split.references, options.protocol)
     )
     if options.results:
-        stage = trained.folder(options.follower)
         variants = [
+            options.variant,
             "" if options.control == "none" else options.control,
             "blanked" if ground.recipe.world.features == "none" else "",
+            "concat" if follower == "bc_concat" else "",
         ]
-        method = "bc" if options.follower == "bc_concat" else options.follower
-        variants.append("concat" if options.follower == "bc_concat" else "")
+        method = {"bc_concat": "bc", "policy": getattr(ground.recipe, "method", "")}
         write_stage_result(
             options.results,
-            stage,
+            trained.folder(follower),
             ground.recipe,
-            method=method,
+            method=method.get(follower, follower),
             variant="+".join(v for v in variants if v),
             split=options.split,
             metrics=numbers,
