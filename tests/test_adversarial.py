@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -13,6 +14,7 @@ import torch
 
 import langgoalirl.pretrain as pretraining
 from langgoalirl.adversarial import METHODS, Learning, new_learner, train
+from langgoalirl.config import load
 from langgoalirl.errors import UserError
 from langgoalirl.evaluate import follow, follower_scores
 from langgoalirl.irl.algorithm import LangGoalIRL, Strategies
@@ -282,6 +284,33 @@ def test_rates_that_make_no_sense_are_refused(values: Any, message: str) -> None
 def test_a_name_is_a_plain_folder_name(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="must be a plain folder name"):
         train(RECIPE, tmp_path, "../other")
+
+
+RECIPES = Path(__file__).parents[1] / "recipes"
+
+
+@pytest.mark.parametrize("world", ["houses", "r2r"])
+def test_there_is_a_recipe_for_every_method(world: str) -> None:
+    """Its file has its name, and all stand on the same pretraining."""
+    recipes = {name: load(Learning, RECIPES / world / f"{name}.toml") for name in METHODS}
+    first = recipes["langgoalirl"]
+    for name, recipe in recipes.items():
+        assert (recipe.method, recipe.world.name) == (name, world)
+        for field in ("base_model", "bc", "goal_generator", "sizes", "start", "interactions"):
+            assert getattr(recipe, field) == getattr(first, field), (name, field)
+        used = recipe.strategies
+        assert used.expert_goals == (2 if name in ("langgoalirl", "bc_egr") else 0)
+        assert used.hgr == used.hgs == (name == "langgoalirl")
+        assert used.her == (name == "her")
+        if name not in ("agile", "langgoalirl"):
+            assert recipe.rates == first.rates
+
+
+def test_the_papers_recipe_updates_once_per_trajectory() -> None:
+    recipe = load(Learning, RECIPES / "r2r" / "paper.toml")
+    assert recipe.strategies.sampled == recipe.rates.batch == 100
+    assert recipe.rates.reward == "g"
+    assert recipe.rates.entropy == pytest.approx(0.1 * math.log(14), abs=1e-3)
 
 
 # Learning
