@@ -223,7 +223,7 @@ def test_the_goal_generator_speaks(trained: Trained) -> None:
 def test_an_unknown_stage_is_one_sentence(runs: Path, trained: Trained) -> None:
     with pytest.raises(UserError, match=r"stage 'goal_agnostc' .*mean 'goal_agnostic'"):
         trained.follower("goal_agnostc")
-    with pytest.raises(UserError, match="is no pretrained run"):
+    with pytest.raises(UserError, match="is no finished run"):
         Trained.open(runs / "nowhere")
 
 

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 from langgoalirl.config import as_dict, option
+from langgoalirl.demonstrations import mix
+from langgoalirl.errors import UserError
 from langgoalirl.evaluate import validation
 from langgoalirl.irl.algorithm import LangGoalIRL, Strategies, expert_table, relabel_experts
 from langgoalirl.irl.learner import Learner, Rates
@@ -52,16 +54,26 @@ class Learning(Pretraining):
     strategies: Strategies = option(Strategies, "what is relabelled and sampled")
     rates: Rates = option(Rates, "how the networks are updated")
 
+    def __post_init__(self) -> None:
+        for name in ("interactions", "look_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"'{name}' must be at least 1")
+
 
 def train(recipe: Learning, runs: Path, name: str) -> tuple[RunFolder, dict[str, RunFolder]]:
     """Train a method and whatever it needs; gives the run's folder and the stages'."""
+    if Path(name).name != name:
+        raise UserError(f"--name: '{name}' must be a plain folder name; --runs says where it goes.")
     ground = Ground(recipe, runs)
     run = RunFolder(runs / name)
     run.begin(as_dict(recipe))
-    attention = recipe.method != "lc_rl"
     base = base_model(ground)
     stages = {"base_model": base}
-    stages["bc" if attention else "bc_concat"] = start = behaviour_cloning(ground, base, attention)
+    start = None
+    if recipe.method != "bc_egr" and recipe.start == "bc":
+        attention = recipe.method != "lc_rl"
+        start = behaviour_cloning(ground, base, attention)
+        stages["bc" if attention else "bc_concat"] = start
     generated = torch.empty(len(ground.data), 0, recipe.word_limit, dtype=torch.long)
     speaker = None
     if recipe.strategies.expert_goals or recipe.strategies.relabels:
@@ -70,10 +82,12 @@ def train(recipe: Learning, runs: Path, name: str) -> tuple[RunFolder, dict[str,
         stages["expert_goals"] = goals = expert_goals(ground, base, speaker)
         generated = goals.need("final")["words"].long()
     if recipe.method == "bc_egr":
-        stages["policy"] = behaviour_cloning(_augmented(ground, generated), base)
+        policy = behaviour_cloning(_augmented(ground, generated), base)
     else:
-        stages["policy"] = adversarial(ground, base, start, speaker, generated)
-    run.finish(stages={k: str(stage.path.relative_to(runs)) for k, stage in stages.items()})
+        policy = adversarial(ground, base, start, speaker, generated)
+    stages["policy"] = policy
+    found = {k: str(stage.path.relative_to(runs)) for k, stage in stages.items()}
+    run.finish(stages=found, digest=policy.status["digest"])
     return run, stages
 
 
@@ -100,20 +114,23 @@ def expert_goals(ground: Ground, base: RunFolder, speaker: RunFolder) -> RunFold
 
 
 def adversarial(
-    ground: Ground, base: RunFolder, start: RunFolder, speaker: RunFolder | None, generated: Tensor
+    ground: Ground,
+    base: RunFolder,
+    start: RunFolder | None,
+    speaker: RunFolder | None,
+    generated: Tensor,
 ) -> RunFolder:
     """Algorithm 1 from 𝒟̃ and the pretrained parts to a policy and a reward."""
     recipe = _learning(ground)
-    chosen = ("method", "interactions", "start", "run_seed", "look_every", "strategies", "rates")
-    inputs = {"base": base.status["digest"], "start": start.status["digest"]}
-    if speaker is not None:
-        inputs["generator"] = speaker.status["digest"]
-    config = ground.config(recipe.bc, **inputs)
+    chosen = ("method", "interactions", "start", "run_seed", "strategies", "rates")
+    inputs = {"base": base, "start": start, "generator": speaker}
+    known = {name: stage.status["digest"] for name, stage in inputs.items() if stage is not None}
+    config = ground.config(recipe.bc, **known)
     config |= {k: v for k, v in as_dict(recipe).items() if k in chosen}
 
     def build(run: RunFolder) -> Tensors:
         policy = new_policy(ground, base, attention=recipe.method != "lc_rl")
-        if recipe.start == "bc":
+        if start is not None:
             policy.load_state_dict(start.need("final"))
         learner = new_learner(ground, policy)
         algorithm = LangGoalIRL(
@@ -123,8 +140,8 @@ def adversarial(
             _relabeller(ground, base, speaker) if speaker is not None else None,
             recipe.strategies,
             recipe.rates,
-            recipe.seed + 1000 * recipe.run_seed,
-            expert_table(ground.world, policy.encoder, ground.data, generated),
+            mix(recipe.seed, recipe.run_seed),
+            expert_table(ground.world, policy.encoder, ground.data, generated, learner.dtype),
         )
         _run(run, algorithm, recipe, _looks(ground))
         return learner.results()
@@ -136,7 +153,7 @@ def new_learner(ground: Ground, policy: Policy) -> Learner:
     """Untrained critics and reward around a policy."""
     recipe = _learning(ground)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(recipe.seed + 1000 * recipe.run_seed)
+        torch.manual_seed(mix(recipe.seed, recipe.run_seed, 14))
         return Learner(
             ground.world,
             copy.deepcopy(policy.head),
@@ -194,6 +211,8 @@ def _looks(ground: Ground) -> dict[str, Look]:
 def _run(run: RunFolder, algorithm: LangGoalIRL, recipe: Learning, looks: dict[str, Look]) -> None:
     """Iterate until enough steps were taken, with a look and a checkpoint now and then."""
     spent = _resume(run, algorithm)
+    if algorithm.interactions >= recipe.interactions:
+        return  # it was cut off behind its last checkpoint
     began, first = time.perf_counter() - spent, algorithm.interactions
     next_look = (first // recipe.look_every + 1) * recipe.look_every if first else 0
     totals: dict[str, Tensor] = {}

@@ -11,7 +11,17 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from langgoalirl import __version__
-from langgoalirl.commands import bench, data, demo, describe, evaluate, pretrain, train, wander
+from langgoalirl.commands import (
+    bench,
+    data,
+    demo,
+    describe,
+    evaluate,
+    pretrain,
+    score,
+    train,
+    wander,
+)
 from langgoalirl.commands.shared import Parser
 from langgoalirl.errors import UserError
 from langgoalirl.memory import keep_freed_memory
@@ -42,7 +52,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", required=True, parser_class=Parser
     )
-    for module in (demo, data, pretrain, train, evaluate, describe, wander, bench):
+    for module in (demo, data, pretrain, train, evaluate, describe, score, wander, bench):
         module.add(commands)
     return parser
 

@@ -1,4 +1,4 @@
-"""Pretrained runs, opened again: their networks, and results about them."""
+"""Runs, opened again: their networks, and results about them."""
 
 from __future__ import annotations
 
@@ -6,38 +6,44 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from langgoalirl.adversarial import Learning
 from langgoalirl.config import from_dict
 from langgoalirl.errors import UserError, nearest
 from langgoalirl.models.base_model import BaseModel
 from langgoalirl.models.goal_generator import GoalGenerator
+from langgoalirl.models.policy import Policy
 from langgoalirl.pretrain import (
     Ground,
     load_base_model,
     load_goal_agnostic,
     load_goal_generator,
     load_policy,
+    new_policy,
 )
 from langgoalirl.recipe import Pretraining
 from langgoalirl.results import write_result
 from langgoalirl.rollout import Follower
-from langgoalirl.run_folder import RunFolder
+from langgoalirl.run_folder import RunFolder, under
 from langgoalirl.stages import json_digest
 
 
 @dataclass
 class Trained:
-    """A pretrained run, opened again: its ground, and its stages' networks by name."""
+    """A run, opened again: its ground, and its stages' networks by name."""
 
     ground: Ground
     stages: dict[str, str]
 
     @classmethod
     def open(cls, path: Path, device: str | None = None) -> Trained:
-        """A folder that `pretrain` wrote."""
+        """A folder that `pretrain` or `train` wrote."""
         run = RunFolder(path)
         if "stages" not in run.status:
-            raise UserError(f"{path}: is no pretrained run; make one with 'langgoalirl pretrain'.")
-        recipe = from_dict(Pretraining, run.config, str(path / "config.json"))
+            raise UserError(
+                f"{path}: is no finished run; make one with 'langgoalirl pretrain' or 'train'."
+            )
+        kind = Learning if "method" in run.config else Pretraining
+        recipe = from_dict(kind, run.config, str(path / "config.json"))
         if device:
             recipe = replace(recipe, device=device)
         return cls(Ground(recipe, path.parent), run.status["stages"])
@@ -64,8 +70,27 @@ class Trained:
             return self.base_model()
         if name == "goal_agnostic":
             return load_goal_agnostic(self.ground, self.folder(name))
+        if name == "policy":
+            return self.policy()
         base = self.folder("base_model")
         return load_policy(self.ground, base, self.folder(name), attention=name == "bc")
+
+    @property
+    def learning(self) -> Learning:
+        """The recipe of a run of `train`."""
+        if not isinstance(self.ground.recipe, Learning):
+            raise UserError("this run was only pretrained; train one with 'langgoalirl train'.")
+        return self.ground.recipe
+
+    def policy(self) -> Policy:
+        """What `train` was for: the averaged policy at the end of Algorithm 1 (or of bc_egr)."""
+        method, run = self.learning.method, self.folder("policy")
+        policy = new_policy(self.ground, self.folder("base_model"), attention=method != "lc_rl")
+        if method == "bc_egr":
+            policy.load_state_dict(run.need("final"))
+        else:
+            policy.head.load_state_dict(under(run.need("final"), "policy."))
+        return policy.eval()
 
 
 def write_stage_result(
@@ -78,14 +103,20 @@ def write_stage_result(
     split: str,
     metrics: dict[str, Any],
 ) -> Path:
-    """A result file about one of a run's stages, with what the stage's status says of it."""
+    """A result file about one of a run's stages, with what the stage's status says of it.
+
+    A method's stage may have been run several times on one pretraining: each counts as a seed.
+    """
+    own = recipe.run_seed if isinstance(recipe, Learning) else 0
+    steps = max((line.get("interactions", 0) for line in stage.metrics()), default=0)
     return write_result(
         table,
         method=method,
         variant=variant,
         train_split=recipe.train_split,
         split=split,
-        seed=recipe.seed,
+        seed=recipe.seed + own,
+        interactions=steps,
         config=stage.config,
         metrics=metrics,
         world=recipe.world.name,

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langgoalirl.commands.shared import add_json, add_world, show
 from langgoalirl.errors import UserError
+
+if TYPE_CHECKING:
+    from langgoalirl.trained import Trained
+    from langgoalirl.worlds.types import Split
 
 
 def add(commands: argparse._SubParsersAction) -> None:
@@ -25,9 +29,8 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--split", required=True, help="val_seen, val_unseen, …")
     parser.add_argument(
         "--follower",
-        default="bc",
-        choices=("base_model", "bc", "bc_concat", "goal_agnostic"),
-        help="which of the run's networks acts (default: bc)",
+        choices=("policy", "base_model", "bc", "bc_concat", "goal_agnostic"),
+        help="which of the run's networks acts (default: policy for a run of 'train', else bc)",
     )
     parser.add_argument(
         "--control",
@@ -36,6 +39,12 @@ def add(commands: argparse._SubParsersAction) -> None:
         help="shuffled: everyone gets another route's instruction",
     )
     parser.add_argument("--predictions", type=Path, metavar="FILE", help="a submission to score")
+    parser.add_argument(
+        "--reward",
+        action="store_true",
+        help="instead: how often the learned reward puts the true pair of instruction and path "
+        "above a false one (reward_auc_…)",
+    )
     add_world(parser)
     parser.add_argument(
         "--protocol",
@@ -44,6 +53,12 @@ def add(commands: argparse._SubParsersAction) -> None:
         help="whose way of counting (default: envdrop)",
     )
     parser.add_argument("--results", type=Path, metavar="DIR", help="write a result file there")
+    parser.add_argument(
+        "--variant",
+        default="",
+        metavar="NAME",
+        help="how the run departs from its method's recipe, for the result file's name",
+    )
     add_json(parser)
     parser.set_defaults(run=run)
 
@@ -59,7 +74,7 @@ def run(options: argparse.Namespace) -> None:
         title = f"{options.predictions} on {options.split}, protocol {options.protocol}"
     else:
         numbers = _run(options)
-        title = f"{options.runfolder}: {options.follower} on {options.split}"
+        title = f"{options.runfolder} on {options.split}"
     show(options.json, numbers, title, list(numbers), [list(numbers.values())])
 
 
@@ -76,47 +91,68 @@ def _submission(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _run(options: argparse.Namespace) -> dict[str, Any]:
-    import torch
-
-    from langgoalirl.evaluate import follow
-    from langgoalirl.metrics import score, summary
-    from langgoalirl.submission import write_submission
     from langgoalirl.trained import Trained, write_stage_result
-    from langgoalirl.worlds.geometry import VIEWS
 
     trained = Trained.open(options.runfolder)
-    ground = trained.ground
-    split = ground.world.split(options.split)
+    recipe = trained.ground.recipe
+    split = trained.ground.world.split(options.split)
     if split.references is None:
         raise UserError(f"Split '{split.name}' has no goals: it cannot be scored here.")
-    words = ground.words(split)
-    if options.control == "shuffled":
-        shuffle = torch.Generator().manual_seed(ground.recipe.seed)
-        words = words[torch.randperm(len(words), generator=shuffle)]
-    done = follow(ground.world, trained.follower(options.follower), split.tasks, words)
-    if options.control == "none":
-        file = options.runfolder / "predictions" / f"{options.split}-{options.follower}.json"
-        write_submission(file, ground.world, split, done.states, done.lengths + 1)
-    paths = done.states // VIEWS
-    width = torch.full_like(done.lengths, paths.shape[1])
-    numbers: dict[str, Any] = summary(
-        score(ground.world, paths, width, split.references, options.protocol)
-    )
+    follower = options.follower or ("policy" if "policy" in trained.stages else "bc")
+    if options.reward:
+        numbers = _reward(trained, split)
+    else:
+        numbers = _followed(options, trained, split, follower)
     if options.results:
-        stage = trained.folder(options.follower)
         variants = [
+            options.variant,
             "" if options.control == "none" else options.control,
-            "blanked" if ground.recipe.world.features == "none" else "",
+            "blanked" if recipe.world.features == "none" else "",
+            "concat" if follower == "bc_concat" else "",
         ]
-        method = "bc" if options.follower == "bc_concat" else options.follower
-        variants.append("concat" if options.follower == "bc_concat" else "")
+        method = {"bc_concat": "bc", "policy": getattr(recipe, "method", "")}
         write_stage_result(
             options.results,
-            stage,
-            ground.recipe,
-            method=method,
+            trained.folder(follower),
+            recipe,
+            method=method.get(follower, follower),
             variant="+".join(v for v in variants if v),
             split=options.split,
             metrics=numbers,
         )
     return numbers
+
+
+def _reward(trained: Trained, split: Split) -> dict[str, Any]:
+    """How well the learned reward tells right from wrong."""
+    from langgoalirl.reward import Reward, kinds
+    from langgoalirl.reward_checks import reward_auc
+
+    rewards = [Reward.of(trained, kind) for kind in kinds(trained)]
+    return reward_auc(rewards, trained.ground.world, split, trained.ground.recipe.seed)
+
+
+def _followed(
+    options: argparse.Namespace, trained: Trained, split: Split, follower: str
+) -> dict[str, Any]:
+    """How well instructions are followed; writes the submission."""
+    import torch
+
+    from langgoalirl.evaluate import follow
+    from langgoalirl.metrics import score, summary
+    from langgoalirl.submission import write_submission
+    from langgoalirl.worlds.geometry import VIEWS
+
+    assert split.references is not None
+    ground = trained.ground
+    words = ground.words(split)
+    if options.control == "shuffled":
+        shuffle = torch.Generator().manual_seed(ground.recipe.seed)
+        words = words[torch.randperm(len(words), generator=shuffle)]
+    done = follow(ground.world, trained.follower(follower), split.tasks, words)
+    if options.control == "none":
+        file = options.runfolder / "predictions" / f"{options.split}-{follower}.json"
+        write_submission(file, ground.world, split, done.states, done.lengths + 1)
+    paths = done.states // VIEWS
+    width = torch.full_like(done.lengths, paths.shape[1])
+    return summary(score(ground.world, paths, width, split.references, options.protocol))

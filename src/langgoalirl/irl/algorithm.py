@@ -19,6 +19,7 @@ from langgoalirl.irl.learner import Learner, Rates
 from langgoalirl.irl.relabel import Goals, Relabeller
 from langgoalirl.irl.transitions import GIVEN, HINDSIGHT, Episodes, Steps, Transitions, join
 from langgoalirl.models.policy import FrozenEncoder
+from langgoalirl.rollout import STEP_LIMIT
 from langgoalirl.worlds.types import NO_ACTION, World
 
 AT_ONCE = 200  # demonstrations that are encoded together
@@ -40,6 +41,17 @@ class Strategies:
     )
     replay: int = option(1_000_000, "steps that the replay buffer holds")
 
+    def __post_init__(self) -> None:
+        if self.rounds not in (0, 2):
+            raise ValueError("'rounds' must be 0 or 2")
+        for name, least in (("expert_goals", 0), ("samples", 1), ("episodes", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"'{name}' must be at least {least}")
+        if self.sampled <= 0:
+            raise ValueError("'sampled' must be above 0")
+        if self.replay < self.episodes * STEP_LIMIT:
+            raise ValueError("'replay' must hold the steps of all episodes of an iteration")
+
     @property
     def relabels(self) -> bool:
         """Whether trajectories need a goal in hindsight at all."""
@@ -60,15 +72,18 @@ class LangGoalIRL:
         seed: int,
         demonstrations: tuple[Goals, Transitions],
     ) -> None:
+        if strategies.relabels and relabel is None:
+            raise ValueError("trajectories cannot be relabelled without a goal generator")
         self.world, self.encoder, self.learner = world, encoder, learner
         self.relabel, self.strategies, self.rates, self.seed = relabel, strategies, rates, seed
         self.expert_goals, self.expert_steps = demonstrations  # 𝒟̃
         last = self.expert_steps.columns["last"][: self.expert_steps.size]
         self.final_rows = last.nonzero()[:, 0] if learner.agile else None
         words = self.expert_goals.words.shape[1]
-        hidden = self.expert_steps.columns["state"].shape[1]
-        goals = 2 if strategies.relabels else 1
-        self.replay = Transitions(strategies.replay, hidden, goals, world.device)  # ℛ
+        hidden, goals = self.expert_steps.hidden, 2 if strategies.relabels else 1
+        self.replay = Transitions(  # ℛ
+            strategies.replay, hidden, goals, world.device, learner.dtype
+        )
         self.pool = Goals(max(1, strategies.replay // 6), words, world.device)  # 𝒢
         self.iteration = self.interactions = self.episodes = self.updates = 0
         self.chance = torch.Generator(world.device)
@@ -96,7 +111,7 @@ class LangGoalIRL:
 
         # As many sampled steps per episode as the paper has, in batches of a size that suits.
         while self.updates * self.rates.batch < self.episodes * s.sampled:
-            with torch.autocast(self.world.device.type, dtype=torch.bfloat16):
+            with learner.autocast:
                 measured = learner.update_discriminator(self._positive(), self._replayed(False))
                 measured |= learner.update_policy(self._replayed(s.her))  # lines 28-30
             self.updates += 1
@@ -156,14 +171,18 @@ def relabel_experts(
 
 @torch.no_grad()
 def expert_table(
-    world: World, encoder: FrozenEncoder, data: DemonstrationSet, generated: Tensor
+    world: World,
+    encoder: FrozenEncoder,
+    data: DemonstrationSet,
+    generated: Tensor,
+    dtype: torch.dtype = torch.bfloat16,
 ) -> tuple[Goals, Transitions]:
     """𝒟̃ (line 7): what to follow and the steps to imitate, each demonstration under its own goal
     and under those of `generated` [n, goals, N]."""
     device, times = world.device, 1 + generated.shape[1]
     steps = int((data.actions != NO_ACTION).sum()) * times
     pool = Goals(len(data) * times, max(data.words.shape[1], generated.shape[2]), device)
-    table = Transitions(steps, encoder.base.state.hidden, 1, device)
+    table = Transitions(steps, encoder.base.state.hidden, 1, device, dtype)
     for rows in torch.arange(len(data)).split(AT_ONCE):
         batch = data.rows(rows)
         seen = observe_along(world, batch, torch.float32)

@@ -26,6 +26,7 @@ from langgoalirl.irl.transitions import Situation, Steps, join
 from langgoalirl.models.layers import masked_log_softmax, use_generator
 from langgoalirl.models.policy import Frozen, PolicyHead
 from langgoalirl.models.sizes import Sizes
+from langgoalirl.training import precision
 from langgoalirl.worlds.types import STOP, World
 
 FLOOR = -10.0
@@ -49,7 +50,21 @@ class Rates:
     layers: int = option(2, "layers of discriminator and critics")
     dropout: float = option(0.4, "dropout rate inside discriminator and critics")
     decay: float = option(0.0, "weight decay of discriminator and critics")
+    precision: str = option("bf16", "of encodings and matrix products", ("bf16", "fp32"))
     average: float = option(0.995, "decay of the averaged policy weights that are kept")
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "layers"):
+            if getattr(self, name) < (least := 2 if name == "batch" else 1):
+                raise ValueError(f"rates.{name} must be at least {least}")
+        for name in ("reward_rate", "critic_rate", "policy_rate", "alpha"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"rates.{name} must be above 0")
+        for name in ("gamma", "target_rate", "average"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"rates.{name} must lie between 0 and 1")
+        if not 0 <= self.smoothing < 0.5:
+            raise ValueError("rates.smoothing must lie between 0 and 0.5")
 
 
 class Choices(NamedTuple):
@@ -82,6 +97,7 @@ class Learner(nn.Module):
     ) -> None:
         super().__init__()
         self.world, self.rates, self.horizon, self.agile = world, rates, horizon, agile
+        self.dtype, self.autocast = precision(rates.precision, world.device)
         wide, sizes = (
             world.feature_width,
             replace(sizes, layers=rates.layers, dropout=rates.dropout),
@@ -114,7 +130,8 @@ class Learner(nn.Module):
     def choices(self, key: Tensor) -> Choices:
         """The candidates of some states, gathered once for all networks."""
         embedding, mask = self.world.candidates(key)
-        embedding = embedding.float().bfloat16()
+        # By way of float32: from float16 to bfloat16 directly is ten times slower on a CPU.
+        embedding = embedding.float().to(self.dtype)
         row = mask.nonzero()[:, 0]
         return Choices(embedding, mask, row, embedding[mask])
 
@@ -179,7 +196,7 @@ class Learner(nn.Module):
             here, there = self.choices(steps.now.key), self.choices(steps.then.key)
             prior_here = self.log_prior(steps.now, here)
             prior_there = self.log_prior(steps.then, there)
-            reward, absorbed = self._reward(steps, here, prior_here)
+            reward, absorbed = self.paid(steps, here, prior_here)
             log_pi_there = self.log_pi(self.policy, steps.then, there)
             q_there = self.values(self.q_target, steps.then, there, prior_there).amin(0)
             value = soft_value(log_pi_there.clamp_min(-100), q_there, there.mask, alpha)
@@ -214,11 +231,12 @@ class Learner(nn.Module):
             "entropy": entropy.mean(),
             "alpha": alpha,
             "reward": reward.mean(),
-            "q": q_here.amax(1).mean(),
+            "q": q_here.masked_fill(~here.mask, -torch.inf).amax(1).mean(),
         }
 
-    def _reward(self, steps: Steps, here: Choices, prior: Tensor) -> tuple[Tensor, Tensor]:
-        """r [b], and what having stopped is worth from each time on."""
+    def paid(self, steps: Steps, here: Choices, prior: Tensor) -> tuple[Tensor, Tensor]:
+        """r [b] by the discriminator as it is now, and what having stopped is worth from each
+        time on, [horizon + 1]."""
         if isinstance(self.reward, GoalState):
             return self.reward.paid(steps), torch.zeros(self.horizon + 1, device=prior.device)
         f, g = self.f(steps, here, prior)

@@ -55,20 +55,27 @@ class Steps(NamedTuple):
 
 
 class Transitions:
-    """A table of steps under `goals` goals each."""
+    """A table of steps under `goals` goals each, with encodings in `dtype`."""
 
-    def __init__(self, capacity: int, hidden: int, goals: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        capacity: int,
+        hidden: int,
+        goals: int,
+        device: torch.device,
+        dtype: torch.dtype = torch.bfloat16,
+    ) -> None:
         def column(dtype: torch.dtype, *shape: int) -> Tensor:
             return torch.zeros((capacity, *shape), dtype=dtype, device=device)
 
-        self.capacity, self.size, self.head = capacity, 0, 0
+        self.capacity, self.hidden, self.size, self.head = capacity, hidden, 0, 0
         self.columns = {
             "key": column(torch.int32),
             "action": column(torch.int8),
             "time": column(torch.int8),
             "last": column(torch.bool),
-            "state": column(torch.bfloat16, hidden),
-            **{f"goal{i}": column(torch.bfloat16, hidden) for i in range(goals)},
+            "state": column(dtype, hidden),
+            **{f"goal{i}": column(dtype, hidden) for i in range(goals)},
         }
 
     def add(self, episodes: Episodes) -> None:
