@@ -27,7 +27,7 @@ from langgoalirl.language.vocabulary import END, PAD, Vocabulary
 from langgoalirl.models.base_model import BaseModel
 from langgoalirl.models.goal_generator import Encoded, GoalGenerator, kl_divergence
 from langgoalirl.models.sizes import Sizes
-from langgoalirl.models.speaking import Sampling, follow_path, sample_goals
+from langgoalirl.models.speaking import Sampling, path_log_likelihood, sample_goals
 from langgoalirl.objectives import walk_along
 from langgoalirl.pretrain import initialised
 from langgoalirl.worlds.houses.world import Houses
@@ -159,7 +159,7 @@ def test_the_first_row_of_each_route() -> None:
 def likelihood_along(base: BaseModel, batch: Batch, words: Tensor) -> Tensor:
     seen = observe_along(WORLD, batch, torch.float32)
     state = base.state.sequence(seen.views, seen.facing)
-    return follow_path(base, state, seen, batch.actions, words).log_likelihood
+    return path_log_likelihood(base, state, seen, batch.actions, words)
 
 
 def test_path_likelihood_is_the_base_models() -> None:

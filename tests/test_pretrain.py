@@ -33,7 +33,7 @@ from langgoalirl.recipe import Pretraining, WorldChoice, open_world
 from langgoalirl.rollout import rollout
 from langgoalirl.run_folder import RunFolder, Tensors, digest
 from langgoalirl.trained import Trained
-from langgoalirl.training import GeneratorTraining, Practice, Training
+from langgoalirl.training import GeneratorTraining, Training
 from langgoalirl.worlds.geometry import VIEWS
 from langgoalirl.worlds.types import NO_ACTION, STOP
 
@@ -276,46 +276,3 @@ def test_the_bounds_weight_grows_and_some_nats_are_free(free: float, trained: Tr
         wanted = details["reconstruction"].item() + weight * kl
         assert loss.item() == pytest.approx(wanted, rel=1e-5)
     assert 0 < details["kl"].item() < 1000
-
-
-PRACTICE = Practice(updates=4, batch=8, walks=300, samples=3, validate_every=2, temperature=1.0)
-
-
-def test_practice_learns_from_what_the_base_model_can_follow(tmp_path: Path) -> None:
-    learned = replace(SHORT, updates=30, learning_rate=1e-2)  # else there is nothing to follow
-    recipe = replace(
-        RECIPE, word_limit=12, practice=PRACTICE, base_model=learned, goal_agnostic=learned
-    )
-    run, stages = pretrain(recipe, tmp_path, "practised", ["goal_generator"])
-    assert list(stages) == [
-        *("base_model", "goal_agnostic", "first_generator", "practice_walks", "goal_generator")
-    ]
-    trained = Trained.open(run.path)
-    walks = trained.ground.data.like(**stages["practice_walks"].need("final"))
-    assert 0 < len(walks) < PRACTICE.walks
-    batch = walks.rows(torch.arange(len(walks)))
-    assert bool((batch.lengths >= 3).all())  # two moves and *stop*
-    last = batch.actions.gather(1, batch.lengths[:, None] - 1)
-    assert bool((last == STOP).all())
-    # What was kept is what the base model would have done, told that sentence.
-    base, seen = trained.base_model(), observe_along(trained.ground.world, batch, torch.float32)
-    logits = base(batch.words, seen).masked_fill(~seen.mask, -torch.inf)
-    done = batch.actions != NO_ACTION
-    assert torch.equal(logits.argmax(-1)[done], batch.actions[done])
-
-    first, second = stages["first_generator"], stages["goal_generator"]
-    assert first.status["digest"] != second.status["digest"]
-    weights = trained.goal_generator().state_dict()
-    assert digest(weights) == second.status["digest"]
-
-
-def test_practice_without_a_sentence_that_holds_is_one_sentence(tmp_path: Path) -> None:
-    recipe = replace(RECIPE, word_limit=12, practice=replace(PRACTICE, walks=20))
-    with pytest.raises(UserError, match=r"practice: .*base_model\.updates"):
-        pretrain(recipe, tmp_path, "practised", ["goal_generator"])
-
-
-def test_without_updates_there_is_no_practice(runs: Path) -> None:
-    stages = RunFolder(runs / "tiny").status["stages"]
-    assert "practice_walks" not in stages
-    assert "first_generator" not in stages

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -22,7 +22,6 @@ from langgoalirl.irl.algorithm import LangGoalIRL, Strategies, expert_table, rel
 from langgoalirl.irl.learner import Learner, Rates
 from langgoalirl.irl.relabel import Relabeller
 from langgoalirl.models.policy import FrozenEncoder, Policy
-from langgoalirl.models.speaking import Sampling
 from langgoalirl.pretrain import (
     Ground,
     base_model,
@@ -94,10 +93,10 @@ def train(recipe: Learning, runs: Path, name: str) -> tuple[RunFolder, dict[str,
 def expert_goals(ground: Ground, base: RunFolder, speaker: RunFolder) -> RunFolder:
     """EGR's goals, generated once and shared by all runs that ask for as many."""
     recipe = _learning(ground)
-    count, samples = recipe.strategies.expert_goals, recipe.strategies.samples
+    count = recipe.strategies.expert_goals
     config = {
         "goals": count,
-        "samples": samples,
+        "speaking": as_dict(recipe.speaking),
         "seed": recipe.seed,
         "word_limit": recipe.word_limit,
         "inputs": {"base": base.status["digest"], "generator": speaker.status["digest"]},
@@ -122,7 +121,7 @@ def adversarial(
 ) -> RunFolder:
     """Algorithm 1 from 𝒟̃ and the pretrained parts to a policy and a reward."""
     recipe = _learning(ground)
-    chosen = ("method", "interactions", "start", "run_seed", "strategies", "rates")
+    chosen = ("method", "interactions", "start", "run_seed", "strategies", "rates", "speaking")
     inputs = {"base": base, "start": start, "generator": speaker}
     known = {name: stage.status["digest"] for name, stage in inputs.items() if stage is not None}
     config = ground.config(recipe.bc, **known)
@@ -176,7 +175,7 @@ def _relabeller(ground: Ground, base: RunFolder, speaker: RunFolder) -> Relabell
         ground.world,
         load_goal_generator(ground, speaker),
         load_base_model(ground, base),
-        Sampling(samples=recipe.strategies.samples, limit=recipe.word_limit - 1),
+        replace(recipe.speaking, limit=recipe.word_limit - 1),
     )
 
 

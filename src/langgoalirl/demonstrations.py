@@ -3,7 +3,6 @@ to be remembered to go on where a run was cut off."""
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 
 import torch
@@ -52,13 +51,6 @@ class DemonstrationSet:
 
     def __len__(self) -> int:
         return len(self.words)
-
-    def like(self, words: Tensor, states: Tensor, actions: Tensor) -> DemonstrationSet:
-        """Other demonstrations in the same words: [n, N], [n, T] and [n, T], a route each."""
-        other = copy.copy(self)
-        other.words, other.states, other.actions = words, states, actions
-        other.route = torch.arange(len(words))
-        return other
 
     def rows(self, rows: Tensor, mirrored: Tensor | None = None) -> Batch:
         """These demonstrations, trimmed to the longest of them."""

@@ -18,7 +18,7 @@ from langgoalirl.evaluate import follower_scores
 from langgoalirl.language.vocabulary import PAD, Vocabulary, tokenize
 from langgoalirl.models.base_model import BaseModel
 from langgoalirl.models.goal_generator import GoalGenerator, kl_divergence
-from langgoalirl.models.speaking import Sampling, follow_path, sample_goals
+from langgoalirl.models.speaking import Sampling, path_log_likelihood, sample_goals
 from langgoalirl.objectives import walk_along
 from langgoalirl.rollout import Follower
 from langgoalirl.worlds.navgraph import NavGraph
@@ -55,8 +55,8 @@ def speak(
         walk = walk_along(world, batch)
         words = sample_goals(model, model.encode(walk), how, generator)
         state = base.state.sequence(walk.seen.views, walk.seen.facing)
-        followed = follow_path(base, state, walk.seen, walk.actions, words)
-        best.append(followed.log_likelihood.argmax(1).cpu())
+        fit = path_log_likelihood(base, state, walk.seen, walk.actions, words)
+        best.append(fit.argmax(1).cpu())
         padded = torch.full((*words.shape[:2], how.limit + 1), PAD)
         padded[..., : words.shape[2]] = words.cpu()
         said.append(padded)

@@ -3,9 +3,8 @@ base model → behaviour cloning on its frozen state; goal-agnostic policy; goal
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from langgoalirl.config import as_dict
-from langgoalirl.demonstrations import Batch, BatchOrder, DemonstrationSet, mix
+from langgoalirl.demonstrations import BatchOrder, DemonstrationSet, mix
 from langgoalirl.errors import UserError
 from langgoalirl.evaluate import validation
 from langgoalirl.language.vocabulary import Vocabulary, read_glove
@@ -22,7 +21,6 @@ from langgoalirl.models.base_model import BaseModel
 from langgoalirl.models.goal_generator import GoalGenerator
 from langgoalirl.models.policy import FrozenEncoder, GoalAgnosticPolicy, Policy, PolicyHead
 from langgoalirl.objectives import cloning, frozen_cloning, lower_bound
-from langgoalirl.practice import practise
 from langgoalirl.recipe import Pretraining, open_world
 from langgoalirl.run_folder import RunFolder, Tensors, digest
 from langgoalirl.stages import stage
@@ -215,64 +213,15 @@ def goal_generator(ground: Ground) -> RunFolder:
     return stage(ground.runs, "goal_generator", ground.config(settings), __name__, train)
 
 
-def practice_walks(
-    ground: Ground, base: RunFolder, prior: RunFolder, first: RunFolder
-) -> RunFolder:
-    """Walks of π_p with what the goal generator says of them, if the base model can follow it."""
-    recipe, settings = ground.recipe, ground.recipe.practice
-    digests = {"base": base, "prior": prior, "first": first}
-    config = ground.config(settings, **{k: v.status["digest"] for k, v in digests.items()})
-    config["training"] = {k: getattr(settings, k) for k in ("walks", "samples", "temperature")}
-
-    def build(run: RunFolder) -> Tensors:
-        began = time.perf_counter()
-        walks = practise(
-            ground.world,
-            ground.data,
-            load_goal_agnostic(ground, prior),
-            load_goal_generator(ground, first),
-            load_base_model(ground, base),
-            settings,
-            recipe.seed,
-        )
-        run.log(0, kept=len(walks) / settings.walks, seconds=time.perf_counter() - began)
-        return {"words": walks.words, "states": walks.states, "actions": walks.actions}
-
-    return stage(ground.runs, "practice_walks", config, __name__, build)
-
-
-def practised_generator(ground: Ground, first: RunFolder, walks: RunFolder) -> RunFolder:
-    """The goal generator after practice; half of its batches are still the humans'."""
-    recipe, settings = ground.recipe, ground.recipe.practice
-    inputs = {"first": first.status["digest"], "walks": walks.status["digest"]}
-
-    def train(run: RunFolder) -> Tensors:
-        model = load_goal_generator(ground, first)
-        human, own = (
-            BatchOrder(data, settings.batch, recipe.seed, settings.mirror)
-            for data in (ground.data, ground.data.like(**walks.need("final")))
-        )
-        objective = lower_bound(ground.world, model, settings)
-
-        def batches(update: int) -> Batch:
-            return (own if update % 2 else human)(update // 2)
-
-        return fit(run, model, objective, batches, settings, recipe.seed)
-
-    return stage(
-        ground.runs, "practised_generator", ground.config(settings, **inputs), __name__, train
-    )
-
-
 def new_goal_generator(ground: Ground) -> GoalGenerator:
     """An untrained goal generator of the recipe's sizes."""
-    recipe = ground.recipe
+    recipe, own = ground.recipe, ground.recipe.goal_generator
     model = initialised(
         mix(recipe.seed, 13),
         GoalGenerator,
         ground.world.feature_width,
         len(ground.vocabulary),
-        recipe.sizes,
+        replace(recipe.sizes, dropout=own.dropout, feature_dropout=own.feature_dropout),
     )
     ground.embeddings(model.embed)
     return model.to(ground.world.device)
@@ -283,23 +232,6 @@ def load_goal_generator(ground: Ground, run: RunFolder) -> GoalGenerator:
     model = new_goal_generator(ground)
     model.load_state_dict(run.need("final"))
     return model.eval()
-
-
-def speaker(ground: Ground, stages: dict[str, RunFolder]) -> dict[str, RunFolder]:
-    """The goal generator, and where it practises, all that it practises with."""
-    first = goal_generator(ground)
-    if ground.recipe.practice.updates == 0:
-        return {"goal_generator": first}
-    base = stages.get("base_model") or base_model(ground)
-    prior = stages.get("goal_agnostic") or goal_agnostic(ground)
-    walks = practice_walks(ground, base, prior, first)
-    return {
-        "base_model": base,
-        "goal_agnostic": prior,
-        "first_generator": first,
-        "practice_walks": walks,
-        "goal_generator": practised_generator(ground, first, walks),
-    }
 
 
 def pretrain(
@@ -321,7 +253,7 @@ def pretrain(
         elif kind == "goal_agnostic":
             stages[kind] = goal_agnostic(ground)
         elif kind == "goal_generator":
-            stages |= speaker(ground, stages)
+            stages[kind] = goal_generator(ground)
         known = run.status.get("stages", {})
         found = {k: str(stage.path.relative_to(runs)) for k, stage in stages.items()}
         run.finish(stages=known | found)

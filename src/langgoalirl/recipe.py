@@ -12,7 +12,7 @@ from langgoalirl.config import option
 from langgoalirl.errors import UserError
 from langgoalirl.models.sizes import Sizes
 from langgoalirl.models.speaking import Sampling
-from langgoalirl.training import GeneratorTraining, Practice, Training
+from langgoalirl.training import GeneratorTraining, Training
 from langgoalirl.worlds.navgraph import NavGraph
 
 
@@ -48,7 +48,6 @@ class Pretraining:
     goal_agnostic: Training = option(Training, "the goal-agnostic policy")
     goal_generator: GeneratorTraining = option(GeneratorTraining, "the goal generator")
     speaking: Sampling = option(Sampling, "how the goal generator's sentences are drawn")
-    practice: Practice = option(Practice, "the goal generator's practice with a follower")
 
     def __post_init__(self) -> None:
         for name in ("min_count", "word_limit"):

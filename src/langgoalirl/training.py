@@ -40,11 +40,9 @@ class Training:
     precision: str = option("bf16", "of matrix products in training", ("bf16", "fp32"))
 
     def __post_init__(self) -> None:
-        for name in ("batch", "validate_every"):
+        for name in ("updates", "batch", "validate_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"'{name}' must be at least 1")
-        if self.updates < 0:
-            raise ValueError("'updates' must not be below 0")
         if self.learning_rate <= 0 or self.clip <= 0:
             raise ValueError("'learning_rate' and 'clip' must be above 0")
         if not 0 <= self.average < 1:
@@ -58,23 +56,8 @@ class GeneratorTraining(Training):
     word_dropout: float = option(0.25, "share of previous words that are hidden")
     kl_updates: int = option(50_000, "updates over which the KL multiplier λ grows from 0 to 1")
     free_nats: float = option(5.0, "nats per sentence that the KL term leaves unpunished")
-
-
-@dataclass(frozen=True)
-class Practice(GeneratorTraining):
-    """How the goal generator learns from its own sentences that hold up."""
-
-    updates: int = option(0, "gradient updates after the stage above; 0 leaves practice out")
-    kl_updates: int = option(0, "updates over which the KL multiplier λ grows from 0 to 1")
-    walks: int = option(6000, "walks of the goal-agnostic policy that are described")
-    samples: int = option(8, "sentences per walk, of which the one that is followed best counts")
-    temperature: float = option(0.4, "of the words of these sentences")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("walks", "samples"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"'{name}' must be at least 1")
+    dropout: float = option(0.5, "dropout rate inside the goal generator")
+    feature_dropout: float = option(0.0, "share of feature columns hidden from its trajectories")
 
 
 def precision(kind: str, device: torch.device) -> tuple[torch.dtype, AbstractContextManager]:

@@ -257,7 +257,6 @@ def test_relabelling_needs_somebody_who_relabels() -> None:
     [
         ({"rounds": 1}, "'rounds' must be 0 or 2"),
         ({"expert_goals": -1}, "'expert_goals' must be at least 0"),
-        ({"samples": 0}, "'samples' must be at least 1"),
         ({"episodes": 0}, "'episodes' must be at least 1"),
         ({"sampled": 0.0}, "'sampled' must be above 0"),
         ({"replay": 499}, "'replay' must hold the steps of all episodes of an iteration"),

@@ -11,7 +11,7 @@ from torch import Tensor
 from langgoalirl.demonstrations import DemonstrationSet, observe_along
 from langgoalirl.irl import algorithm
 from langgoalirl.irl.algorithm import expert_table, relabel_experts
-from langgoalirl.irl.relabel import Goals, Relabeller, path_log_likelihood
+from langgoalirl.irl.relabel import Goals, Relabeller
 from langgoalirl.irl.transitions import Episodes
 from langgoalirl.language.vocabulary import END, PAD, Vocabulary
 from langgoalirl.models.base_model import BaseModel
@@ -19,6 +19,7 @@ from langgoalirl.models.goal_generator import GoalGenerator, Walk
 from langgoalirl.models.layers import masked_log_softmax
 from langgoalirl.models.policy import FrozenEncoder
 from langgoalirl.models.sizes import Sizes
+from langgoalirl.models.speaking import Sampling, path_log_likelihood
 from langgoalirl.pretrain import initialised
 from langgoalirl.worlds.houses.world import Houses
 from langgoalirl.worlds.types import NO_ACTION, STOP
@@ -44,7 +45,7 @@ with torch.no_grad():  # an untrained one says the same of everything; make it l
 
 
 def relabeller(samples: int = 1) -> Relabeller:
-    return Relabeller(WORLD, GENERATOR, BASE, samples, LIMIT)
+    return Relabeller(WORLD, GENERATOR, BASE, Sampling(samples, limit=LIMIT - 1))
 
 
 def draw(seed: int) -> torch.Generator:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 import torch
 
@@ -44,8 +47,12 @@ def test_nothing_is_kept_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"samples": 0}, {"draws": 0}, {"temperature": -1.0}, {"nucleus": 0.0}, {"limit": 0}]
+    ("name", "value"),
+    [
+        *(("samples", 0), ("draws", 0), ("limit", 0)),
+        *(("temperature", -1.0), ("spread", -1.0), ("nucleus", 0.0), ("nucleus", 1.1)),
+    ],
 )
-def test_impossible_sampling_is_refused(wrong: dict) -> None:
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        Sampling(**wrong)
+def test_impossible_sampling_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=name):
+        replace(Sampling(), **{name: value})

@@ -31,6 +31,7 @@ def add(commands: argparse._SubParsersAction) -> None:
         ("samples", int, "sentences per route"),
         ("draws", int, "drawn per sentence; of several, those are kept that differ most"),
         ("temperature", float, "of the words; 0 takes the likeliest"),
+        ("spread", float, "of z around the prior's mean, in standard deviations"),
         ("nucleus", float, "draw from the likeliest words of this mass"),
     ):
         parser.add_argument(f"--{name}", type=kind, help=f"{text} (default: the recipe's)")
@@ -45,7 +46,7 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 def _asked(options: argparse.Namespace) -> dict[str, float]:
     """What of the sampling was set on the command line."""
-    names = ("samples", "draws", "temperature", "nucleus")
+    names = ("samples", "draws", "temperature", "spread", "nucleus")
     return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
 
 
@@ -85,6 +86,7 @@ def run(options: argparse.Namespace) -> None:
         "samples": how.samples,
         "draws": how.draws,
         "temperature": how.temperature,
+        "spread": how.spread,
         "seconds_per_route": seconds / len(spoken.rows),  # drawn, compared and chosen among
         **describe.likeness(spoken, ground.vocabulary, split),
         **describe.variety(spoken, ground.vocabulary, split),

@@ -34,7 +34,6 @@ class Strategies:
     hgs: bool = option(True, "hindsight goal sampling for the policy")
     her: bool = option(False, "hindsight experience replay for the policy")
     rounds: int = option(0, "HGS admits goals of this round G^v at most; 2 is SS_G2, 0 all")
-    samples: int = option(1, "sentences per relabelled trajectory, of which the best is taken")
     episodes: int = option(100, "episodes at a time")
     sampled: float = option(
         100.0, "steps in a batch of each kind per episode (Algorithm 1: 100); never fewer"
@@ -44,7 +43,7 @@ class Strategies:
     def __post_init__(self) -> None:
         if self.rounds not in (0, 2):
             raise ValueError("'rounds' must be 0 or 2")
-        for name, least in (("expert_goals", 0), ("samples", 1), ("episodes", 1)):
+        for name, least in (("expert_goals", 0), ("episodes", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"'{name}' must be at least {least}")
         if self.sampled <= 0:

@@ -11,7 +11,7 @@ from langgoalirl.irl.transitions import Episodes
 from langgoalirl.language.vocabulary import PAD
 from langgoalirl.models.base_model import BaseModel
 from langgoalirl.models.goal_generator import GoalGenerator, Walk
-from langgoalirl.models.speaking import Sampling, follow_path, sample_goals
+from langgoalirl.models.speaking import Sampling, path_log_likelihood, sample_goals
 from langgoalirl.rollout import cast
 from langgoalirl.worlds.types import NO_ACTION, Observation, World
 
@@ -37,8 +37,8 @@ class Relabeller:
         words = said[:, 0]
         if self.how.samples > 1:
             state = episodes.state.float()
-            followed = follow_path(self.base, state, seen, episodes.actions, said)
-            best = followed.log_likelihood.argmax(1)
+            fit = path_log_likelihood(self.base, state, seen, episodes.actions, said)
+            best = fit.argmax(1)
             words = said[torch.arange(b, device=best.device), best]
         padded = torch.full((b, self.how.limit + 1), PAD, device=words.device)
         padded[:, : words.shape[1]] = words

@@ -10,7 +10,7 @@ from torch import Tensor
 from langgoalirl.config import option
 from langgoalirl.language.vocabulary import PAD
 from langgoalirl.models.base_model import BaseModel
-from langgoalirl.models.goal_generator import Encoded, GoalGenerator
+from langgoalirl.models.goal_generator import Encoded, Gaussian, GoalGenerator
 from langgoalirl.models.layers import masked_log_softmax
 from langgoalirl.worlds.types import NO_ACTION, STOP, Observation
 
@@ -25,13 +25,16 @@ class Sampling:
     )
     temperature: float = option(0.0, "of the words; 0 takes the likeliest")
     nucleus: float = option(1.0, "draw from the likeliest words of this mass")
+    spread: float = option(1.0, "of z around the prior's mean, in its standard deviations")
     limit: int = option(60, "words of a sentence")
 
     def __post_init__(self) -> None:
         if self.samples < 1 or self.draws < 1 or self.limit < 1:
             raise ValueError("'samples', 'draws' and 'limit' must be at least 1")
-        if self.temperature < 0 or not 0 < self.nucleus <= 1:
-            raise ValueError("'temperature' must not be below 0, 'nucleus' between 0 and 1")
+        if self.temperature < 0 or self.spread < 0 or not 0 < self.nucleus <= 1:
+            raise ValueError(
+                "'temperature' and 'spread' must not be below 0, 'nucleus' between 0 and 1"
+            )
 
 
 @torch.no_grad()
@@ -41,7 +44,8 @@ def sample_goals(
     """[B, samples, N] sentences for encoded paths. The first is a plain draw of z."""
     count = how.samples * how.draws
     repeated = encoded.repeat(count)
-    z = model.prior_of(repeated).sample(generator)
+    prior = model.prior_of(repeated)
+    z = Gaussian(prior.mean, how.spread**2 * prior.variance).sample(generator)
     words = model.generate(
         repeated,
         z,
@@ -82,20 +86,12 @@ def shared_pairs(words: Tensor) -> Tensor:
     return torch.stack(columns, dim=2)
 
 
-@dataclass(frozen=True)
-class Following:
-    """How the base model would go along a path, told S sentences each."""
-
-    log_likelihood: Tensor  # [B, S] log p(path | sentence)
-    agrees: Tensor  # [B, S] whether every step of the path is the one it would have taken
-
-
 @torch.no_grad()
-def follow_path(
+def path_log_likelihood(
     base: BaseModel, state: Tensor, seen: Observation, actions: Tensor, words: Tensor
-) -> Following:
-    """The base model along paths under the sentences [B, S, N]. The states h^s [B, T, hidden] are
-    the same for all sentences."""
+) -> Tensor:
+    """[B, S] log p(path | sentence) for S sentences [B, S, N] per path: how well the base model
+    would be led along it. The states h^s [B, T, hidden] are the same for all sentences."""
     b, s, n = words.shape
 
     def each(x: Tensor) -> Tensor:
@@ -104,7 +100,5 @@ def follow_path(
     logits = base.scores(each(state), base.read(words.view(b * s, n)), each(seen.actions))
     log_p = masked_log_softmax(logits, each(seen.mask))
     done = each(actions)
-    taken = done != NO_ACTION
     chosen = log_p.gather(-1, done.clamp_min(STOP)[..., None])[..., 0]
-    agrees = ((log_p.argmax(-1) == done) | ~taken).all(-1)
-    return Following(torch.where(taken, chosen, 0.0).sum(-1).view(b, s), agrees.view(b, s))
+    return torch.where(done != NO_ACTION, chosen, 0.0).sum(-1).view(b, s)
