@@ -326,6 +326,7 @@ LEARNING = Learning(
     start="scratch",
     interactions=15_000,
     look_every=15_000,
+    watch="train",
     strategies=Strategies(expert_goals=1, episodes=50, replay=5000),
     rates=Rates(
         reward_rate=3e-3,
