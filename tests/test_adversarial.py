@@ -260,6 +260,7 @@ def test_the_start_is_behaviour_clonings_policy_or_not(runs: Path, elsewhere: Pa
     [
         ({"interactions": 0}, "'interactions' must be at least 1"),
         ({"look_every": 0}, "'look_every' must be at least 1"),
+        ({"strategies": replace(BASE, replay=199)}, "must hold all steps of strategies.episodes"),
     ],
 )
 def test_recipes_that_make_no_sense_are_refused(values: Any, message: str) -> None:
@@ -325,6 +326,7 @@ LEARNING = Learning(
     start="scratch",
     interactions=15_000,
     look_every=15_000,
+    watch="train",
     strategies=Strategies(expert_goals=1, episodes=50, replay=5000),
     rates=Rates(
         reward_rate=3e-3,

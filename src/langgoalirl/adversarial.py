@@ -57,6 +57,8 @@ class Learning(Pretraining):
         for name in ("interactions", "look_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"'{name}' must be at least 1")
+        if self.strategies.replay < self.strategies.episodes * STEP_LIMIT:
+            raise ValueError("strategies.replay must hold all steps of strategies.episodes")
 
 
 def train(recipe: Learning, runs: Path, name: str) -> tuple[RunFolder, dict[str, RunFolder]]:

@@ -259,7 +259,6 @@ def test_relabelling_needs_somebody_who_relabels() -> None:
         ({"expert_goals": -1}, "'expert_goals' must be at least 0"),
         ({"episodes": 0}, "'episodes' must be at least 1"),
         ({"sampled": 0.0}, "'sampled' must be above 0"),
-        ({"replay": 499}, "'replay' must hold the steps of all episodes of an iteration"),
     ],
 )
 def test_strategies_that_make_no_sense_are_refused(change: Any, message: str) -> None:

@@ -19,7 +19,6 @@ from langgoalirl.irl.learner import Learner, Rates
 from langgoalirl.irl.relabel import Goals, Relabeller
 from langgoalirl.irl.transitions import GIVEN, HINDSIGHT, Episodes, Steps, Transitions, join
 from langgoalirl.models.policy import FrozenEncoder
-from langgoalirl.rollout import STEP_LIMIT
 from langgoalirl.worlds.types import NO_ACTION, World
 
 AT_ONCE = 200  # demonstrations that are encoded together
@@ -48,8 +47,6 @@ class Strategies:
                 raise ValueError(f"'{name}' must be at least {least}")
         if self.sampled <= 0:
             raise ValueError("'sampled' must be above 0")
-        if self.replay < self.episodes * STEP_LIMIT:
-            raise ValueError("'replay' must hold the steps of all episodes of an iteration")
 
     @property
     def relabels(self) -> bool:
