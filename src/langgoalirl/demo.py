@@ -36,7 +36,14 @@ RECIPE = Pretraining(
     base_model=QUICK,
     bc=replace(QUICK, updates=500),
     goal_generator=GeneratorTraining(
-        updates=500, learning_rate=2e-3, decay=True, average=0.99, mirror=True, kl_updates=300
+        updates=500,
+        learning_rate=2e-3,
+        decay=True,
+        average=0.99,
+        mirror=True,
+        kl_updates=300,
+        dropout=0.15,
+        feature_dropout=0.05,
     ),
 )
 """Small networks, two minutes of training on one core: enough to see that it works."""
