@@ -18,6 +18,7 @@ from langgoalirl.commands import (
     describe,
     evaluate,
     pretrain,
+    report,
     score,
     train,
     wander,
@@ -52,7 +53,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", required=True, parser_class=Parser
     )
-    for module in (demo, data, pretrain, train, evaluate, describe, score, wander, bench):
+    for module in (demo, data, pretrain, train, evaluate, describe, score, wander, report, bench):
         module.add(commands)
     return parser
 

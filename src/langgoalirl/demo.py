@@ -10,15 +10,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from langgoalirl.adversarial import Learning, train
 from langgoalirl.agents import RandomAgent, shortest_paths
 from langgoalirl.describe import examples, likeness, speak, variety
 from langgoalirl.evaluate import follow
 from langgoalirl.files import atomic_write
+from langgoalirl.irl.algorithm import Strategies
+from langgoalirl.irl.learner import Rates
 from langgoalirl.metrics import score, summary
 from langgoalirl.models.sizes import Sizes
 from langgoalirl.models.speaking import Sampling
-from langgoalirl.pretrain import pretrain
-from langgoalirl.recipe import Pretraining, WorldChoice
+from langgoalirl.recipe import WorldChoice
+from langgoalirl.report.curves import Curve, learning_curves
+from langgoalirl.report.maps import house_map, svg
+from langgoalirl.report.page import page, table
 from langgoalirl.rollout import Trajectories
 from langgoalirl.trained import Trained
 from langgoalirl.training import GeneratorTraining, Training
@@ -29,7 +34,7 @@ from langgoalirl.worlds.types import Split
 
 QUICK = Training(updates=800, learning_rate=2e-3, decay=True, average=0.99, mirror=True)
 
-RECIPE = Pretraining(
+RECIPE = Learning(
     world=WorldChoice(name="houses"),
     sizes=Sizes(hidden=128, word=64, angle=16, latent=32, dropout=0.3, feature_dropout=0.1),
     min_count=2,
@@ -45,8 +50,19 @@ RECIPE = Pretraining(
         dropout=0.15,
         feature_dropout=0.05,
     ),
+    speaking=Sampling(samples=1),
+    interactions=60_000,
+    watch="val_seen,val_unseen",
+    look_every=10_000,
+    strategies=Strategies(expert_goals=1),
+    rates=Rates(batch=128, reward_rate=1e-3, critic_rate=1e-3, policy_rate=3e-4),
 )
-"""Small networks, two minutes of training on one core: enough to see that it works."""
+"""Small networks, a few minutes of training on one core: enough to see that it works."""
+
+METHODS = {
+    "LangGoalIRL_BASE": ("langgoalirl_base", Strategies(expert_goals=0, hgr=False, hgs=False)),
+    "LangGoalIRL": ("langgoalirl", RECIPE.strategies),
+}
 
 
 @dataclass
@@ -56,24 +72,32 @@ class Demo:
     scores: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)  # agent, split
     sentences: list[dict[str, str]] = field(default_factory=list)
     measures: dict[str, float] = field(default_factory=dict)
+    curves: list[Curve] = field(default_factory=list)
     maps: list[tuple[str, list[str]]] = field(default_factory=list)  # picture, sentences
 
 
 def run_demo(runs: Path) -> tuple[Demo, Path]:
     """Train, score, describe, draw; gives the findings and the page."""
-    pretrain(RECIPE, runs, "demo", ("bc", "goal_generator"))
-    trained = Trained.open(runs / "demo")
+    found, opened = Demo(), {}
+    for label, (method, strategies) in METHODS.items():
+        recipe = replace(RECIPE, method=method, strategies=strategies)
+        name = f"demo-{method}"
+        folder, stages = train(recipe, runs, name)
+        opened[label] = Trained.open(folder.path)
+        found.curves.append(Curve(label, stages["policy"].metrics()))
+    trained = opened["LangGoalIRL"]  # it stands on the same pretraining as the others
+    agents = {"behaviour cloning": trained.follower("bc")}
+    agents |= {label: run.follower("policy") for label, run in opened.items()}
     world = trained.ground.world
-    found = Demo()
     for name in ("val_seen", "val_unseen"):
         split = world.split(name)
         words = trained.ground.words(split)
         chance = torch.Generator().manual_seed(0)
-        found.scores.setdefault("random", {})[name] = _scored(
-            world, follow(world, RandomAgent(), split.tasks, words, generator=chance), split
-        )
-        done = follow(world, trained.follower("bc"), split.tasks, words)
-        found.scores.setdefault("behaviour cloning", {})[name] = _scored(world, done, split)
+        wandered = follow(world, RandomAgent(), split.tasks, words, generator=chance)
+        found.scores.setdefault("random", {})[name] = _scored(world, wandered, split)
+        for label, agent in agents.items():
+            done = follow(world, agent, split.tasks, words)
+            found.scores.setdefault(label, {})[name] = _scored(world, done, split)
         assert split.references is not None
         paths, lengths = shortest_paths(world, split.tasks.start, split.references)
         found.scores.setdefault("shortest path (knows the goal)", {})[name] = summary(
@@ -82,10 +106,10 @@ def run_demo(runs: Path) -> tuple[Demo, Path]:
     _describe(trained, split, found)
     assert isinstance(world, Houses)
     found.maps = [_map(world, split, done, row) for row in (0, len(split) // 2)]
-    page = runs / "demo" / "report.html"
-    with atomic_write(page, "w") as file:
-        file.write(_page(found))
-    return found, page
+    file = runs / "demo-langgoalirl" / "report.html"
+    with atomic_write(file, "w") as out:
+        out.write(_page(found))
+    return found, file
 
 
 def _scored(world: NavGraph, done: Trajectories, split: Split) -> dict[str, float]:
@@ -113,8 +137,6 @@ def _describe(trained: Trained, split: Split, found: Demo) -> None:
 
 def _map(world: Houses, split: Split, done: Trajectories, row: int) -> tuple[str, list[str]]:
     """A route from above with all its instructions, and where the agent went under the first."""
-    from langgoalirl.report.maps import house_map, svg
-
     assert split.references is not None
     first = int(split.tasks.route.eq(split.tasks.route[row]).nonzero()[0])
     house = int(world.house_of[split.references.paths[first, 0]])
@@ -130,29 +152,11 @@ def _map(world: Houses, split: Split, done: Trajectories, row: int) -> tuple[str
     return svg(figure), [split.tasks.goals[i] for i in same]
 
 
-STYLE = """
-:root { color-scheme: light }
-body { font: 16px/1.5 system-ui, sans-serif; color: #1f2933; max-width: 60rem;
-       margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.6rem } h2 { font-size: 1.15rem; margin-top: 2.2rem }
-table { border-collapse: collapse; width: 100% }
-th, td { text-align: left; padding: .35rem .7rem; border-bottom: 1px solid #e4e7eb }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
-svg { width: 100%; height: auto } blockquote { margin: .3rem 0 .3rem 1rem; color: #52606d }
-p.said { margin: .1rem 0 .8rem 1rem; color: #9a3412 }
-"""
-
-
 def _page(found: Demo) -> str:
     """One self-contained page."""
-    rows = "".join(
-        f"<tr><td>{html.escape(agent)}</td>"
-        + "".join(
-            f"<td class=n>{scores[split]['sr']:.3f}</td><td class=n>{scores[split]['spl']:.3f}</td>"
-            for split in ("val_seen", "val_unseen")
-        )
-        + "</tr>"
-        for agent, scores in found.scores.items()
+    head = ["agent", "seen: success", "SPL", "unseen: success", "SPL"]
+    curves = "".join(
+        svg(learning_curves(found.curves, split)) for split in ("val_seen", "val_unseen")
     )
     maps = "".join(
         picture + "".join(f"<blockquote>{html.escape(text)}</blockquote>" for text in texts)
@@ -164,23 +168,19 @@ def _page(found: Demo) -> str:
         for pair in found.sentences
     )
     measures = ", ".join(f"{name} {value:.3f}" for name, value in found.measures.items())
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>LangGoalIRL: demo</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<style>{STYLE}</style></head><body>
-<h1>LangGoalIRL: following instructions in made-up houses</h1>
-<p>Sixty generated houses, two minutes of training. Success means to stop within 3 metres of the
+    body = f"""<h1>LangGoalIRL: following instructions in made-up houses</h1>
+<p>Sixty generated houses, a few minutes of training. Success means to stop within 3 metres of the
 goal; SPL weighs it by the length of the way. In <em>val_unseen</em> every house is new.</p>
 <h2>Who finds the goal</h2>
-<table><tr><th>agent</th><th class=n>seen: success</th><th class=n>SPL</th>
-<th class=n>unseen: success</th><th class=n>SPL</th></tr>{rows}</table>
+{table(head, table_rows(found))}
+<h2>Learning curves of the adversarial loop</h2>
+<p>Both methods start from behaviour cloning.</p>{curves}
 <h2>Two routes from above</h2>
-<p>Orange: the annotated route, from ring to star. Dashed in blue: where behaviour cloning went,
+<p>Orange: the annotated route, from ring to star. Dashed in blue: where LangGoalIRL went,
 told the first of the three instructions.</p>{maps}
 <h2>What the goal generator says of routes in new houses</h2>
-<p>Grey: the world's own instruction; red: what was generated. {html.escape(measures)}</p>{said}
-</body></html>
-"""
+<p>Grey: the world's own instruction; red: what was generated. {html.escape(measures)}</p>{said}"""
+    return page("LangGoalIRL: demo", body)
 
 
 def table_rows(found: Demo) -> list[list[Any]]:

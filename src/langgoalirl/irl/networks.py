@@ -36,12 +36,17 @@ class ActionValue(nn.Module):
 
     def forward(self, at: Situation, row: Tensor, embedding: Tensor) -> Tensor:
         """[heads, P] for P candidates: `row` [P] says whose, `embedding` [P, D] what they are."""
-        state = self.state(torch.cat([at.state, at.goal], dim=-1)) + self.time(at.time)
+        state = self.state(torch.cat([at.state, at.goal], dim=-1))
+        state = state + self.time(at.time).to(state.dtype)  # else all that follows is float32
         hidden = torch.relu(state.index_select(0, row) + self.action(embedding))
-        hidden = self.drop(hidden).view(-1, self.heads, self.hidden).transpose(0, 1)
+        hidden = self.drop(hidden)
         for weight in self.middle:
-            hidden = self.drop(torch.relu(torch.bmm(hidden, weight)))
-        return (hidden * self.out[:, None]).float().sum(-1) + self.bias[:, None]
+            each = hidden.view(-1, self.heads, self.hidden).transpose(0, 1)
+            each = self.drop(torch.relu(torch.bmm(each, weight)))
+            hidden = each.transpose(0, 1).flatten(1)
+        # The heads' last layers side by side, as one product that copies nothing.
+        value = hidden @ torch.block_diag(*self.out[..., None])
+        return value.float().T + self.bias[:, None]
 
 
 def _uniform(heads: int, wide: int) -> Tensor:
