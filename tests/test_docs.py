@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -31,3 +32,40 @@ def test_files_that_are_referred_to_exist(document: Path) -> None:
         assert (document.parent / target).exists(), target
     for recipe in re.findall(r"recipes/[\w/-]+\.toml", text):
         assert (ROOT / recipe).exists(), recipe
+
+
+CALIBRATION = {
+    "behaviour cloning": "bc",
+    "base model": "base_model",
+    "shuffled instructions": "bc+shuffled",
+    "blanked views": "bc+blanked",
+    "goal-agnostic policy": "goal_agnostic",
+}
+
+
+def test_the_calibration_of_the_houses_is_as_measured_and_as_promised() -> None:
+    text = (ROOT / "docs" / "houses.md").read_text(encoding="utf-8")
+    success: dict[str, list[float]] = {}
+    for row, method in CALIBRATION.items():
+        files = [
+            ROOT / "results" / "pretrain-houses" / f"{method}-train-{split}-s0.json"
+            for split in ("val_seen", "val_unseen")
+        ]
+        success[method] = [json.loads(file.read_text())["metrics"]["sr"] for file in files]
+        quoted = re.findall(rf"^\| {row}.*\| (\.\d+) \| (\.\d+) \|$", text, re.MULTILINE)
+        assert quoted == [tuple(f"{rate:.3f}"[1:] for rate in success[method])], row
+    seen, unseen = success.pop("bc")
+    assert 0.35 <= unseen <= min(0.65, seen - 0.05)
+    del success["base_model"]
+    assert all(rates[1] <= unseen / 2 for rates in success.values())
+
+
+def test_the_annotated_tree_names_what_there_is() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (tree,) = re.findall(r"```\n(src/langgoalirl/\n.*?)```", text, re.DOTALL)
+    source = ROOT / "src" / "langgoalirl"
+    names = {file.name for file in source.rglob("*.py")}
+    assert set(re.findall(r"\w+\.py", tree)) <= names
+    folders = {file.parent.name for file in source.rglob("__init__.py") if file.parent != source}
+    assert folders
+    assert folders <= set(re.findall(r"^ +(\w+)/ ", tree, re.MULTILINE))

@@ -359,6 +359,7 @@ def test_prepared_features(directory: Path, sources: list[Source]) -> None:
     )
     row = look(len(keys) - 1)
     assert row.status == "damaged"
+    assert row.detail.startswith(f"{cache}: House ")
     assert "1 of 5 viewpoints have none" in row.detail
     (cache / "features.f16").write_bytes(b"cut")
     row = rows(directory, sources)["features"]

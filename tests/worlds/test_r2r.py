@@ -15,9 +15,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from langgoalirl.errors import UserError
 from langgoalirl.submission import write_submission
+from langgoalirl.worlds.geometry import HALF_WIDTH, VIEW_ELEVATIONS, VIEW_HEADINGS, wrap
 from langgoalirl.worlds.navgraph import NavGraph
 from langgoalirl.worlds.r2r import R2R, read_connectivity, read_split
 from langgoalirl.worlds.types import NO_ACTION, STOP
@@ -399,6 +401,34 @@ def test_observations_of_two_thousand_states(real: NavGraph, oracle_dir: Path) -
     facing = np.concatenate([np.cos(own[:, :1]), np.sin(own[:, :1])], 1)
     np.testing.assert_allclose(seen.facing[:, :2].numpy(), facing, atol=1e-6)
     np.testing.assert_allclose(seen.facing[:, 3].numpy(), np.sin(own[:, 1]), atol=1e-6)
+
+
+def test_two_thousand_states_to_a_millionth_of_a_radian(real: NavGraph, oracle_dir: Path) -> None:
+    """What the simulator offers from a state, and what lies within the view that it looks at."""
+    theirs: list[list[float]] = []
+    ours: list[NDArray] = []
+    for line in answers(oracle_dir / "states.jsonl.xz"):
+        house = real.house(line["scan"])
+        place = house.viewpoints.index(line["viewpoint"])
+        here = house.candidates[place]
+        offered = line["candidates"]
+        assert [house.viewpoints[i] for i in here.target] == [row[0] for row in offered]
+        assert here.view.tolist() == [row[1] for row in offered]
+        ours.append(np.stack([here.heading, here.elevation, here.metres], axis=1))
+        theirs += [[row[2], row[3], row[6]] for row in offered]
+
+        view = line["viewIndex"]
+        aside = wrap(here.heading - VIEW_HEADINGS[view])
+        above = here.elevation - VIEW_ELEVATIONS[view]
+        near = [i for i in np.hypot(aside, above).argsort() if abs(aside[i]) <= HALF_WIDTH]
+        (stay, *within) = line["navigableLocations"]
+        assert stay[0] == line["viewpoint"]
+        assert [house.viewpoints[i] for i in here.target[near]] == [row[0] for row in within]
+        ours.append(np.stack([aside[near], above[near], here.metres[near]], axis=1))
+        theirs += [row[1:] for row in within]
+    difference = np.abs(np.concatenate(ours) - np.array(theirs)).max(axis=0)
+    assert difference[:2].max() < 1e-6
+    assert difference[2] < 1e-5
 
 
 def test_in_single_precision_directions_agree_to_seven_digits(

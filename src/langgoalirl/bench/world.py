@@ -1,4 +1,7 @@
-"""How fast the world is: steps per second on one thread, beside what memory itself allows."""
+"""How fast the world is: steps per CPU second on one thread, beside what memory itself allows.
+
+CPU seconds, as R2RBatch was measured: whatever else the machine does then takes little away.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from langgoalirl.worlds.navgraph import DIRECTION, House, NavGraph
 BATCH = 100
 WIDE = 2048  # of ResNet-152's features
 R2RBATCH = (7_000, 11_000)
-"""Steps per second of R2R-EnvDrop's R2RBatch, batch 100, 36 x 2048, on a machine like ours."""
+"""Steps per CPU second of R2R-EnvDrop's R2RBatch, batch 100, 36 x 2048, on a machine like ours."""
 
 
 def bench_world(data: Path | None) -> dict[str, Any]:
@@ -103,16 +106,16 @@ def _copying(world: NavGraph) -> Callable[[], int]:
 def _rates(
     works: dict[str, Callable[[], int]], seconds: float = 0.5, repeats: int = 5
 ) -> dict[str, dict[str, float]]:
-    """Units of each work per second: median and spread of some turns, one work after the other,
-    so that whatever disturbs the machine disturbs them alike."""
+    """Units of each work per CPU second: median and spread of some turns, one work after the
+    other, so that whatever disturbs the machine disturbs them alike."""
     rates: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(repeats):
         for name, work in works.items():
             work()
-            done, began = 0, time.perf_counter()
-            while time.perf_counter() - began < seconds:
+            done, began = 0, time.process_time()
+            while time.process_time() - began < seconds:
                 done += work()
-            rates[name].append(done / (time.perf_counter() - began))
+            rates[name].append(done / (time.process_time() - began))
     return {
         name: {"per_second": median(found), "spread": pstdev(found)}
         for name, found in rates.items()

@@ -22,10 +22,10 @@ def add(commands: argparse._SubParsersAction) -> None:
     world = kinds.add_parser(
         "world",
         help="environment steps per second",
-        description="Environment steps per second of a hundred agents: state transitions alone; "
-        "with complete observations of 36 x 2048 random features; with the world's own features. "
-        "'copy_2048' copies the same number of bytes and does nothing else: the limit that memory "
-        "sets. R2RBatch's recorded rate on the same work is 7k to 11k.",
+        description="Environment steps per CPU second of a hundred agents: state transitions "
+        "alone; with complete observations of 36 x 2048 random features; with the world's own "
+        "features. 'copy_2048' copies the same number of bytes and does nothing else: the limit "
+        "that memory sets. R2RBatch's recorded rate on the same work is 7k to 11k.",
     )
     world.add_argument(
         "--data", type=Path, metavar="DIR", help="Room-to-Room (or $LANGGOALIRL_R2R), else houses"
@@ -62,7 +62,7 @@ def run_world(options: argparse.Namespace) -> None:
     rows.append(("observed_2048, of the memory limit", f"{numbers['of_memory_limit']:.2f}", ""))
     rows.append(("observed_2048, times R2RBatch", f"{low:.1f} to {high:.1f}", ""))
     title = f"{numbers['world']}, {numbers['viewpoints']:,} viewpoints, {numbers['batch']} agents"
-    show(options.json, numbers, title, ["steps per second", "median", "spread"], rows)
+    show(options.json, numbers, title, ["steps per CPU second", "median", "spread"], rows)
 
 
 def run_pretrain(options: argparse.Namespace) -> None:

@@ -248,7 +248,10 @@ def _begins(file: Path, graphs: _Graphs) -> str:
     """How large a prepared cache or a file of features is; raises if it cannot be used."""
     if file.is_dir():
         table = open_cache(file)
-        table.rows(graphs.houses)  # refuses a table that lacks some of their viewpoints
+        try:
+            table.rows(graphs.houses)  # refuses a table that lacks some of their viewpoints
+        except UserError as error:
+            raise UserError(f"{file}: {error}") from None
         return f"{len(table.keys):,} panoramas, {table.values.shape[2] - DIRECTION} wide"
     size = f"{file.stat().st_size:,} bytes"
     if file.suffix not in READERS:
