@@ -19,6 +19,7 @@ from langgoalirl.demonstrations import mix
 from langgoalirl.errors import UserError
 from langgoalirl.evaluate import validation
 from langgoalirl.irl.algorithm import LangGoalIRL, Strategies, expert_table, relabel_experts
+from langgoalirl.irl.collect import Actor
 from langgoalirl.irl.learner import Learner, Rates
 from langgoalirl.irl.relabel import Relabeller
 from langgoalirl.models.policy import FrozenEncoder, Policy
@@ -226,7 +227,7 @@ def _run(run: RunFolder, algorithm: LangGoalIRL, recipe: Learning, looks: dict[s
             if algorithm.interactions >= min(next_look, recipe.interactions):
                 numbers = {k: v.item() / count for k, v in totals.items()}
                 totals, count = {}, 0
-                policy = Policy(algorithm.encoder, algorithm.learner.kept)
+                policy = Actor(algorithm.encoder, algorithm.learner.kept)
                 for name, look in looks.items():
                     numbers |= {f"{key}_{name}": value for key, value in look(policy).items()}
                 seconds = time.perf_counter() - began

@@ -6,15 +6,13 @@ reward(world, "Walk past the couch and stop.", Walk(states, actions))  # [T]
 
 from __future__ import annotations
 
-import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from langgoalirl.adversarial import new_learner
 from langgoalirl.demonstrations import Batch, observe_along
 from langgoalirl.errors import UserError, nearest
 from langgoalirl.irl.learner import GoalState, Learner
@@ -22,7 +20,6 @@ from langgoalirl.irl.transitions import Situation, Steps
 from langgoalirl.language.vocabulary import Vocabulary
 from langgoalirl.models.policy import FrozenEncoder
 from langgoalirl.rollout import STEP_LIMIT
-from langgoalirl.run_folder import under
 from langgoalirl.trained import Trained
 from langgoalirl.worlds.types import NO_ACTION, STOP, World
 
@@ -61,15 +58,9 @@ class Reward:
         """The same, from a run that is open already."""
         if kind not in kinds(trained):
             raise UserError(f"this run has no reward '{kind}'.{nearest(kind, kinds(trained))}")
-        recipe, ground = trained.learning, copy.copy(trained.ground)
-        ground.recipe = replace(recipe, rates=replace(recipe.rates, precision="fp32"))
-        policy = trained.policy()
-        learner = new_learner(ground, policy)
-        final = trained.folder("policy").need("final")
-        for name, part in (("reward.", learner.reward), ("prior.", learner.prior)):
-            if part is not None and under(final, name):
-                part.load_state_dict(under(final, name))
-        return cls(kind, learner, policy.encoder, ground.vocabulary, recipe.word_limit)
+        encoder, learner = trained.learner("fp32")
+        ground = trained.ground
+        return cls(kind, learner, encoder, ground.vocabulary, ground.recipe.word_limit)
 
     def __call__(self, world: World, goal: str, transitions: Walk) -> Tensor:
         """[T] what each step of a trajectory is worth under an instruction."""

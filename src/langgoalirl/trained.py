@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from langgoalirl.adversarial import Learning
+from langgoalirl.adversarial import Learning, new_learner
 from langgoalirl.config import from_dict
 from langgoalirl.errors import UserError, nearest
+from langgoalirl.irl.collect import Actor
+from langgoalirl.irl.learner import Learner
 from langgoalirl.models.base_model import BaseModel
 from langgoalirl.models.goal_generator import GoalGenerator
-from langgoalirl.models.policy import Policy
+from langgoalirl.models.policy import FrozenEncoder
 from langgoalirl.pretrain import (
     Ground,
     load_base_model,
@@ -82,15 +85,30 @@ class Trained:
             raise UserError("this run was only pretrained; train one with 'langgoalirl train'.")
         return self.ground.recipe
 
-    def policy(self) -> Policy:
-        """What `train` was for: the averaged policy at the end of Algorithm 1 (or of bc_egr)."""
-        method, run = self.learning.method, self.folder("policy")
-        policy = new_policy(self.ground, self.folder("base_model"), attention=method != "lc_rl")
-        if method == "bc_egr":
-            policy.load_state_dict(run.need("final"))
-        else:
-            policy.head.load_state_dict(under(run.need("final"), "policy."))
-        return policy.eval()
+    def learner(self, precision: str = "") -> tuple[FrozenEncoder, Learner]:
+        """What `train` was for, as it was when Algorithm 1 ended: the encoder that everything
+        stands on, the averaged policy (`kept`), its prior and the reward."""
+        recipe, ground = self.learning, copy.copy(self.ground)
+        if precision:
+            ground.recipe = replace(recipe, rates=replace(recipe.rates, precision=precision))
+        run, attention = self.folder("policy"), recipe.method != "lc_rl"
+        policy = new_policy(ground, self.folder("base_model"), attention)
+        final = run.need("final")
+        if recipe.method == "bc_egr":  # its own log π is all that it has
+            policy.load_state_dict(final)
+        learner = new_learner(ground, policy)
+        parts = {"reward.": learner.reward, "policy.": learner.kept, "prior.": learner.prior}
+        for name, part in parts.items():
+            if part is not None and under(final, name):
+                part.load_state_dict(under(final, name))
+        return policy.encoder, learner
+
+    def policy(self) -> Follower:
+        """The averaged policy at the end of Algorithm 1 (or of bc_egr)."""
+        if self.learning.method == "bc_egr":
+            return load_policy(self.ground, self.folder("base_model"), self.folder("policy"))
+        encoder, learner = self.learner()
+        return Actor(encoder, learner.kept).eval()
 
 
 def write_stage_result(

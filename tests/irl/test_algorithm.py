@@ -12,7 +12,7 @@ from tiny import EXACT, TinyWorld, encoder, episodes_of, new_learner, padded, wo
 from torch import Tensor
 
 from langgoalirl.irl.algorithm import LangGoalIRL, Strategies
-from langgoalirl.irl.collect import collect
+from langgoalirl.irl.collect import Actor, collect
 from langgoalirl.irl.relabel import Goals
 from langgoalirl.irl.transitions import GIVEN, HINDSIGHT, Episodes, Steps, Transitions
 from langgoalirl.run_folder import digest
@@ -76,9 +76,9 @@ class Watched:
             self.policy.append(steps)
             return improve(steps)
 
-        def watching(world: Any, enc: Any, head: Any, start: Tensor, words: Tensor, *a: Any) -> Any:
+        def watching(world: Any, actor: Any, start: Tensor, words: Tensor, *more: Any) -> Any:
             self.told.append(words[:, 0])
-            return collect(world, enc, head, start, words, *a)
+            return collect(world, actor, start, words, *more)
 
         monkeypatch.setattr(learner, "update_discriminator", update_discriminator)
         monkeypatch.setattr(learner, "update_policy", update_policy)
@@ -303,7 +303,8 @@ def test_what_is_collected_is_what_the_world_and_the_encoder_say() -> None:
     learner = new_learner(WORLD, HORIZON, HIDDEN, RATES)
     enc, start = encoder(WORLD.nodes, HIDDEN), torch.tensor([0, 1, 2, 3] * 50)
     words = words_of(torch.tensor([4, 5] * 100))
-    done = collect(WORLD, enc, learner.policy, start, words, HORIZON, torch.Generator())
+    actor = Actor(enc, learner.policy)
+    done = collect(WORLD, actor, start, words, HORIZON, torch.Generator())
     taken = done.actions != NO_ACTION
     stops = (done.actions == STOP) & taken
     time = torch.arange(done.actions.shape[1]).expand_as(done.actions)

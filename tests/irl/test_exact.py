@@ -22,8 +22,8 @@ from tiny import (
 from torch import Tensor
 
 from langgoalirl.irl.algorithm import LangGoalIRL, Strategies
-from langgoalirl.irl.learner import Choices, Learner
-from langgoalirl.irl.networks import RewardModel
+from langgoalirl.irl.learner import Learner
+from langgoalirl.irl.networks import Choices, RewardModel
 from langgoalirl.irl.relabel import Goals
 from langgoalirl.irl.transitions import Steps, Transitions
 from langgoalirl.worlds.types import STOP

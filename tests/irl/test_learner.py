@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 from tiny import EXACT, TinyWorld, new_learner, sizes, steps, stirred
-from torch import Tensor, nn
+from torch import Tensor
 
 from langgoalirl.irl.learner import FLOOR, GoalState, Learner, Rates
-from langgoalirl.irl.networks import ActionValue, RewardModel
+from langgoalirl.irl.networks import ActionValue, AddedPolicy, RewardModel
 from langgoalirl.irl.transitions import Situation, Steps
 from langgoalirl.run_folder import digest
 from langgoalirl.worlds.types import STOP
@@ -42,10 +42,9 @@ def learner(rates: Rates = RATES, *, padding: int = 0, stir: bool = True, **more
     return made
 
 
-def log_pi(made: Learner, head: nn.Module | None, at: Situation) -> list[float]:
+def log_pi(made: Learner, head: Any, at: Situation) -> list[float]:
     """log π of *stop* and of the other node, by the policy's own definition."""
-    assert head is not None
-    wanted = head.mlp(torch.cat([at.state, at.goal], -1))[0]  # type: ignore[operator]
+    wanted = head.mlp(torch.cat([at.state, at.goal], -1))[0]
     logits = torch.stack([torch.zeros(()), wanted[0]])  # e^a = (1, 0) for the only way
     return torch.log_softmax(logits, 0).tolist()
 
@@ -195,7 +194,8 @@ def test_the_policys_gradient_by_hand() -> None:
     """J_π takes the smaller critic, after its update, and moves neither critics nor reward."""
     made, every = learner(replace(RATES, alpha=0.5)), batch(ON, END)
     grads: list[Tensor] = []
-    made.policy.mlp[-1].bias.register_hook(grads.append)  # type: ignore[operator]
+    policy: Any = made.policy
+    policy.mlp[-1].bias.register_hook(grads.append)
     before = {name: digest(part.state_dict()) for name, part in made.named_children()}
     probability = [log_pi(made, made.policy, one(row).now) for row in (ON, END)]
     made.update_policy(every)
@@ -286,13 +286,57 @@ def test_absent_candidates_change_nothing(from_prior: bool) -> None:
     assert ends[0] == ends[1]
 
 
+def test_the_added_policy_starts_from_the_prior_and_only_what_is_added_learns() -> None:
+    made, every = learner(replace(RATES, policy="added"), stir=False), batch(ON, END)
+    assert isinstance(made.policy, AddedPolicy)
+    choices = made.choices(every.now.key)
+    start = made.log_pi(made.policy, every.now, choices)
+    assert torch.equal(start.clamp_min(FLOOR), made.log_prior(every.now, choices))
+    with torch.no_grad():
+        made.policy.added.bias.fill_(0.25)
+        added = made.policy(every.now, choices) - start
+    assert (added - added[:, :1]).abs().max() < 1e-6  # the same for all actions changes nothing
+    stirred(made.q)
+    before = {name: digest(part.state_dict()) for name, part in made.policy.named_children()}
+    made.update_policy(every)
+    after = {name: digest(part.state_dict()) for name, part in made.policy.named_children()}
+    assert {name for name in before if before[name] != after[name]} == {"added"}
+
+
+def test_the_added_policys_gradient_by_hand() -> None:
+    """At the start π is the prior, so Σ_i π(a_i) [α log π(a_i) - Q(a_i)] has a known slope."""
+    made, every = learner(replace(RATES, policy="added", alpha=0.5), stir=False), batch(ON)
+    for seed, part in enumerate((made.prior, made.q, made.q_target)):
+        assert part is not None
+        stirred(part, seed)
+    assert isinstance(made.policy, AddedPolicy)
+    assert made.policy.start is not None
+    assert made.prior is not None
+    made.policy.start.load_state_dict(made.prior.state_dict())
+    out: list[Tensor] = []
+    at = one(ON).now
+    log_p = log_pi(made, made.prior, at)
+    states = made.policy.added.state(torch.cat([at.state, at.goal], -1))
+    seen = [
+        torch.relu(states + made.policy.added.action(torch.tensor([[float(a), 0.0]])))[0]
+        for a in (0, 1)
+    ]
+    made.policy.added.out.register_hook(out.append)
+    made.update_policy(every)
+    q = [min(residual(made.q, at, a).tolist()) + log_p[a] for a in (0, 1)]
+    cost = [0.5 * log_p[a] - q[a] for a in (0, 1)]
+    mean = sum(math.exp(log_p[a]) * cost[a] for a in (0, 1))
+    wanted = sum(math.exp(log_p[a]) * (cost[a] - mean) * seen[a] for a in (0, 1))
+    torch.testing.assert_close(out[0][0], wanted, atol=1e-5, rtol=1e-4)
+
+
 def test_very_unlikely_actions_stay_finite() -> None:
     """Logits of thousands: log π is floored for discriminator and prior, and nothing is NaN."""
     made = learner()
-    for head in (made.policy, made.prior):
-        assert head is not None
+    heads: list[Any] = [made.policy, made.prior]
+    for head in heads:
         with torch.no_grad():
-            head.mlp[-1].bias.copy_(torch.tensor([5e3, 0.0]))  # type: ignore[operator]
+            head.mlp[-1].bias.copy_(torch.tensor([5e3, 0.0]))
     choices = made.choices(batch(END).now.key)
     assert made.log_prior(batch(END).now, choices)[0, STOP].item() == FLOOR
     for _ in range(3):

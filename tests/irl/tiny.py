@@ -23,7 +23,7 @@ torch.set_num_threads(1)
 
 CPU = torch.device("cpu")
 GARBAGE = 3.0  # in the embeddings of candidates that are not there
-EXACT = Rates(batch=64, dropout=0.0, precision="fp32")
+EXACT = Rates(batch=64, policy="dot", dropout=0.0, precision="fp32")
 
 
 class TinyWorld:

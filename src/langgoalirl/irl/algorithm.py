@@ -14,7 +14,7 @@ from torch import Tensor
 
 from langgoalirl.config import option
 from langgoalirl.demonstrations import DemonstrationSet, mix, observe_along
-from langgoalirl.irl.collect import collect
+from langgoalirl.irl.collect import Actor, collect
 from langgoalirl.irl.learner import Learner, Rates
 from langgoalirl.irl.relabel import Goals, Relabeller
 from langgoalirl.irl.transitions import GIVEN, HINDSIGHT, Episodes, Steps, Transitions, join
@@ -71,6 +71,7 @@ class LangGoalIRL:
         if strategies.relabels and relabel is None:
             raise ValueError("trajectories cannot be relabelled without a goal generator")
         self.world, self.encoder, self.learner = world, encoder, learner
+        self.actor = Actor(encoder, learner.policy)
         self.relabel, self.strategies, self.rates, self.seed = relabel, strategies, rates, seed
         self.expert_goals, self.expert_steps = demonstrations  # 𝒟̃
         last = self.expert_steps.columns["last"][: self.expert_steps.size]
@@ -92,7 +93,7 @@ class LangGoalIRL:
 
         start, words, first_round = self._goals()  # lines 11-16
         episodes = collect(  # line 17: τ′ ~ π(E, G)
-            self.world, self.encoder, learner.policy, start, words, learner.horizon, self.chance
+            self.world, self.actor, start, words, learner.horizon, self.chance
         )
         if self.relabel is not None and s.relabels:
             relabelled = self.relabel(episodes, self.chance)  # line 18: G′ ~ GoalGenerator(τ′)

@@ -6,7 +6,6 @@ import copy
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,16 +20,26 @@ from langgoalirl.irl.losses import (
     soft_value,
     temperature_loss,
 )
-from langgoalirl.irl.networks import ActionValue, RewardModel, StateValue
+from langgoalirl.irl.networks import (
+    ActionValue,
+    AddedPolicy,
+    Choices,
+    RewardModel,
+    StateValue,
+    policy_logits,
+    unpacked,
+)
 from langgoalirl.irl.transitions import Situation, Steps, join
 from langgoalirl.models.layers import masked_log_softmax, use_generator
-from langgoalirl.models.policy import Frozen, PolicyHead
+from langgoalirl.models.policy import PolicyHead
 from langgoalirl.models.sizes import Sizes
 from langgoalirl.training import precision
 from langgoalirl.worlds.types import STOP, World
 
 FLOOR = -10.0
 """Log-probabilities below this are all the same to reward, critics and discriminator."""
+
+FORMS = ("added", "dot")
 
 
 @dataclass(frozen=True)
@@ -47,8 +56,11 @@ class Rates:
     alpha: float = option(1.0, "temperature α, or its first value where it is tuned")
     entropy: float = option(0.0, "wanted entropy in nats, by which α is tuned; 0 keeps α")
     reward: str = option("f", "what the critics learn from: f, with shaping, or g", ("f", "g"))
-    layers: int = option(2, "layers of discriminator and critics")
-    dropout: float = option(0.4, "dropout rate inside discriminator and critics")
+    policy: str = option(
+        "added", "π's form: a network like Q's added to where it starts, or e^a · MLP alone", FORMS
+    )
+    layers: int = option(2, "layers of discriminator, critics and what is added to the policy")
+    dropout: float = option(0.4, "dropout rate inside them")
     decay: float = option(0.0, "weight decay of discriminator and critics")
     precision: str = option("bf16", "of encodings and matrix products", ("bf16", "fp32"))
     average: float = option(0.995, "decay of the averaged policy weights that are kept")
@@ -65,15 +77,6 @@ class Rates:
                 raise ValueError(f"rates.{name} must lie between 0 and 1")
         if not 0 <= self.smoothing < 0.5:
             raise ValueError("rates.smoothing must lie between 0 and 0.5")
-
-
-class Choices(NamedTuple):
-    """The candidates of B states, padded to K and packed to the P that exist."""
-
-    embedding: Tensor  # [B, K, D]
-    mask: Tensor  # [B, K]
-    row: Tensor  # [P] whose candidate it is
-    packed: Tensor  # [P, D]
 
 
 class Learner(nn.Module):
@@ -102,9 +105,11 @@ class Learner(nn.Module):
             world.feature_width,
             replace(sizes, layers=rates.layers, dropout=rates.dropout),
         )
-        self.policy = head
         self.prior = copy.deepcopy(head).eval().requires_grad_(False) if from_prior else None
-        self.kept = copy.deepcopy(head).eval().requires_grad_(False)
+        self.policy: PolicyHead | AddedPolicy = head
+        if rates.policy == "added":
+            self.policy = AddedPolicy(copy.deepcopy(self.prior), wide, sizes, horizon)
+        self.kept = copy.deepcopy(self.policy).eval().requires_grad_(False)
         self.reward: RewardModel | GoalState = (
             GoalState(sizes, horizon) if agile else RewardModel(wide, sizes, horizon, rates.gamma)
         )
@@ -115,7 +120,9 @@ class Learner(nn.Module):
         self.optimizers = {
             "reward": _adam(self.reward.parameters(), rates.reward_rate, rates.decay),
             "critic": _adam(self.q.parameters(), rates.critic_rate, rates.decay),
-            "policy": _adam(self.policy.parameters(), rates.policy_rate, 0.0),
+            "policy": _adam(
+                [p for p in self.policy.parameters() if p.requires_grad], rates.policy_rate, 0.0
+            ),
             "temperature": _adam([self.log_alpha], rates.policy_rate, 0.0),
         }
         self.generator = torch.Generator(world.device)
@@ -132,12 +139,11 @@ class Learner(nn.Module):
         embedding, mask = self.world.candidates(key)
         # By way of float32: from float16 to bfloat16 directly is ten times slower on a CPU.
         embedding = embedding.float().to(self.dtype)
-        row = mask.nonzero()[:, 0]
-        return Choices(embedding, mask, row, embedding[mask])
+        return Choices.of(embedding, mask)
 
-    def log_pi(self, head: PolicyHead, at: Situation, choices: Choices) -> Tensor:
+    def log_pi(self, net: PolicyHead | AddedPolicy, at: Situation, choices: Choices) -> Tensor:
         """log π [B, K]; -inf where there is no candidate."""
-        return masked_log_softmax(head(Frozen(at.state, at.goal), choices.embedding), choices.mask)
+        return masked_log_softmax(policy_logits(net, at, choices), choices.mask)
 
     def log_prior(self, at: Situation, choices: Choices) -> Tensor:
         """What Q and g start from, [B, K]: zero without a prior, and where there is nothing."""
@@ -148,10 +154,7 @@ class Learner(nn.Module):
 
     def values(self, net: ActionValue, at: Situation, choices: Choices, prior: Tensor) -> Tensor:
         """[heads, B, K] of all candidates, zero where there is nothing."""
-        packed = net(at, choices.row, choices.packed)
-        full = packed.new_zeros(len(packed), *choices.mask.shape)
-        full[:, choices.mask] = packed
-        return full + prior
+        return unpacked(net(at, choices.row, choices.packed), choices.mask) + prior
 
     def f(self, steps: Steps, choices: Choices, prior: Tensor) -> tuple[Tensor, Tensor]:
         """f and g [b] of the actions that were taken."""

@@ -1,15 +1,31 @@
-"""What scores steps: Q(s, a, G), the reward g(s, a, G), the shaping h(s, G), and f made of both."""
+"""Q(s, a, G), the reward g(s, a, G), the shaping h(s, G), f made of g and h; and the policy π."""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from langgoalirl.irl.transitions import Situation
 from langgoalirl.models.layers import MLP, Dropout
+from langgoalirl.models.policy import Frozen, PolicyHead
 from langgoalirl.models.sizes import Sizes
+
+
+class Choices(NamedTuple):
+    """The candidates of B states, padded to K and packed to the P that exist."""
+
+    embedding: Tensor  # [B, K, D]
+    mask: Tensor  # [B, K]
+    row: Tensor  # [P] whose candidate it is
+    packed: Tensor  # [P, D]
+
+    @classmethod
+    def of(cls, embedding: Tensor, mask: Tensor) -> Choices:
+        """Both forms of the same candidates."""
+        return cls(embedding, mask, mask.nonzero()[:, 0], embedding[mask])
 
 
 class ActionValue(nn.Module):
@@ -47,6 +63,51 @@ class ActionValue(nn.Module):
         # The heads' last layers side by side, as one product that copies nothing.
         value = hidden @ torch.block_diag(*self.out[..., None])
         return value.float().T + self.bias[:, None]
+
+
+def unpacked(packed: Tensor, mask: Tensor) -> Tensor:
+    """[heads, B, K] from [heads, P], zero where there is no candidate."""
+    full = packed.new_zeros(len(packed), *mask.shape)
+    full[:, mask] = packed
+    return full
+
+
+class AddedPolicy(nn.Module):
+    """π = Softmax(e^a · MLP([h^s; g]) + MLP([h^s; g; e^a])).
+
+    The first term is where π starts, and stays as it is: behaviour cloning. The second has the form
+    of Q, which π is to follow, and begins at zero. The first form alone cannot follow Q.
+    """
+
+    def __init__(
+        self, start: PolicyHead | None, feature_width: int, sizes: Sizes, horizon: int
+    ) -> None:
+        super().__init__()
+        self.start = None if start is None else start.eval().requires_grad_(False)
+        self.added = ActionValue(feature_width, sizes, horizon, heads=1)
+
+    def train(self, mode: bool = True) -> AddedPolicy:
+        """Where π starts knows no dropout."""
+        super().train(mode)
+        if self.start is not None:
+            self.start.eval()
+        return self
+
+    def forward(self, at: Situation, choices: Choices) -> Tensor:
+        """Logits [B, K]."""
+        logits = unpacked(self.added(at, choices.row, choices.packed), choices.mask)[0]
+        if self.start is None:
+            return logits
+        with torch.no_grad():
+            start = self.start(Frozen(at.state, at.goal), choices.embedding)
+        return start.float() + logits
+
+
+def policy_logits(net: PolicyHead | AddedPolicy, at: Situation, choices: Choices) -> Tensor:
+    """Logits [B, K] of a policy of either form."""
+    if isinstance(net, AddedPolicy):
+        return net(at, choices)
+    return net(Frozen(at.state, at.goal), choices.embedding)
 
 
 def _uniform(heads: int, wide: int) -> Tensor:
