@@ -13,6 +13,7 @@ from typing import NoReturn
 from langgoalirl import __version__
 from langgoalirl.commands import (
     bench,
+    compare,
     data,
     demo,
     describe,
@@ -53,7 +54,19 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", required=True, parser_class=Parser
     )
-    for module in (demo, data, pretrain, train, evaluate, describe, score, wander, report, bench):
+    for module in (
+        demo,
+        data,
+        pretrain,
+        train,
+        evaluate,
+        describe,
+        score,
+        wander,
+        compare,
+        report,
+        bench,
+    ):
         module.add(commands)
     return parser
 

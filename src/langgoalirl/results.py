@@ -29,10 +29,7 @@ def write_result(
     name = f"{method}+{variant}" if variant else method
     file = table / f"{name}-{train_split}-{split}-s{seed}.json"
     value = {
-        "command": shlex.join(["langgoalirl", *sys.argv[1:]]),
-        "commit": commit(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": f"{platform.machine()}, {_processor()}, one thread",
+        **provenance(),
         "method": method,
         "overrides": variant,
         "train_split": train_split,
@@ -45,6 +42,16 @@ def write_result(
     }
     write_json(file, value)
     return file
+
+
+def provenance() -> dict[str, str]:
+    """Which command measured, by which sources, when and on what."""
+    return {
+        "command": shlex.join(["langgoalirl", *sys.argv[1:]]),
+        "commit": commit(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": f"{platform.machine()}, {_processor()}, one thread",
+    }
 
 
 def _processor() -> str:

@@ -126,7 +126,8 @@ def write_stage_result(
     A method's stage may have been run several times on one pretraining: each counts as a seed.
     """
     own = recipe.run_seed if isinstance(recipe, Learning) else 0
-    steps = max((line.get("interactions", 0) for line in stage.metrics()), default=0)
+    lines = [line for line in stage.metrics() if "interactions" in line]
+    curve = [{k: v for k, v in line.items() if k in _CURVE or k[:3] == "sr_"} for line in lines]
     return write_result(
         table,
         method=method,
@@ -134,11 +135,15 @@ def write_stage_result(
         train_split=recipe.train_split,
         split=split,
         seed=recipe.seed + own,
-        interactions=steps,
+        interactions=max((line["interactions"] for line in lines), default=0),
         config=stage.config,
         metrics=metrics,
         world=recipe.world.name,
         config_digest=json_digest(stage.config),
         minutes=stage.status["minutes"],
         digest=stage.status["digest"],
+        **({"curve": curve} if curve else {}),
     )
+
+
+_CURVE = ("interactions", "seconds", "d_loss", "entropy")
