@@ -20,6 +20,7 @@ from langgoalirl.commands import (
     evaluate,
     pretrain,
     report,
+    results,
     score,
     train,
     wander,
@@ -64,6 +65,7 @@ def build_parser() -> argparse.ArgumentParser:
         score,
         wander,
         compare,
+        results,
         report,
         bench,
     ):

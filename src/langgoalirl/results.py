@@ -5,11 +5,14 @@ from __future__ import annotations
 import platform
 import shlex
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
-from langgoalirl.files import write_json
+from langgoalirl.errors import UserError
+from langgoalirl.files import read_json, write_json
 from langgoalirl.provenance import commit
 
 
@@ -62,3 +65,52 @@ def _processor() -> str:
         return platform.processor() or "unknown processor"
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else "unknown processor"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Result files that differ in their seed alone."""
+
+    name: str  # the method, and how it departs from its recipe
+    train_split: str
+    split: str
+    seeds: int
+    minutes: float  # of the stage's training, on average
+    mean: dict[str, float]
+    deviation: dict[str, float]  # of a single run; only where there are several
+
+    def shown(self, metric: str) -> str:
+        """Mean ± standard deviation, or a dash where nobody measured it."""
+        if metric not in self.mean:
+            return "–"
+        spread = f" ± {self.deviation[metric]:.3f}" if metric in self.deviation else ""
+        return f"{self.mean[metric]:.3f}{spread}"
+
+
+def gather(folder: Path, metrics: list[str]) -> list[Row]:
+    """The result files of a folder, seeds together."""
+    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for file in sorted(folder.glob("*.json")):
+        found = read_json(file)
+        if not isinstance(found, dict) or not {"method", "seed", "metrics"} <= found.keys():
+            continue  # another kind of file
+        name = "+".join(part for part in (found["method"], found.get("overrides", "")) if part)
+        key = (name, found["train_split"], found["split"])
+        groups.setdefault(key, []).append(found)
+    if not groups:
+        raise UserError(f"{folder}: holds no result files; 'evaluate --results' writes them.")
+    rows = []
+    for (name, train_split, split), files in groups.items():
+        values = {m: [f["metrics"][m] for f in files if m in f["metrics"]] for m in metrics}
+        rows.append(
+            Row(
+                name,
+                train_split,
+                split,
+                len(files),
+                fmean(f["minutes"] for f in files),
+                {m: fmean(v) for m, v in values.items() if v},
+                {m: stdev(v) for m, v in values.items() if len(v) > 1},
+            )
+        )
+    return rows

@@ -47,9 +47,9 @@ class Rates:
     """How the networks of the adversarial loop are updated."""
 
     batch: int = option(256, "steps in each of the batches P+, P- and Q")
-    reward_rate: float = option(3e-4, "step size of the discriminator")
-    critic_rate: float = option(3e-4, "step size of the critics")
-    policy_rate: float = option(1e-4, "step size of the policy")
+    reward_rate: float = option(1e-3, "step size of the discriminator")
+    critic_rate: float = option(1e-3, "step size of the critics")
+    policy_rate: float = option(1e-3, "step size of the policy")
     gamma: float = option(0.99, "discount factor γ")
     smoothing: float = option(0.05, "label smoothing ℓ: labels are 1 - ℓ and ℓ")
     target_rate: float = option(0.005, "share of the critics that target networks take over")
@@ -60,10 +60,10 @@ class Rates:
         "added", "π's form: a network like Q's added to where it starts, or e^a · MLP alone", FORMS
     )
     layers: int = option(2, "layers of discriminator, critics and what is added to the policy")
-    dropout: float = option(0.4, "dropout rate inside them")
+    dropout: float = option(0.15, "dropout rate inside them")
     decay: float = option(0.0, "weight decay of discriminator and critics")
     precision: str = option("bf16", "of encodings and matrix products", ("bf16", "fp32"))
-    average: float = option(0.995, "decay of the averaged policy weights that are kept")
+    average: float = option(0.998, "decay of the averaged policy weights that are kept")
 
     def __post_init__(self) -> None:
         for name in ("batch", "layers"):
