@@ -51,7 +51,7 @@ RECIPE = Learning(
         feature_dropout=0.05,
     ),
     speaking=Sampling(samples=1),
-    interactions=60_000,
+    interactions=30_000,
     watch="val_seen,val_unseen",
     look_every=10_000,
     strategies=Strategies(expert_goals=1),

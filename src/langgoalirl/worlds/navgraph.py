@@ -70,6 +70,17 @@ def direction(heading: Floats, elevation: Floats) -> Floats:
     )
 
 
+def _rows(table: Tensor, rows: Tensor) -> Tensor:
+    """Some rows of a table [n, d].
+
+    index_select copies whole rows: several times as fast as indexing on the CPU, and in words of
+    eight bytes, where a row consists of them, a fifth faster than in words of two.
+    """
+    if table.shape[1] * table.element_size() % 8:
+        return table.index_select(0, rows)
+    return table.view(torch.int64).index_select(0, rows).view(table.dtype)
+
+
 class NavGraph:
     """Batched reset, step and observe over any number of houses.
 
@@ -185,8 +196,7 @@ class NavGraph:
         """Views, candidates and their directions relative to the agent's heading."""
         viewpoint, view = state // VIEWS, state % VIEWS
         heading = view % HEADINGS
-        # index_select copies whole rows: several times as fast as indexing on the CPU.
-        views = self._panoramas.index_select(0, self._row[viewpoint])
+        views = _rows(self._panoramas, self._row[viewpoint])
         views = views.view(-1, VIEWS, self.feature_width)
         views[..., -DIRECTION:] = self._view_direction[heading]
         return Observation(views, *self.candidates(state), self._facing[view])
@@ -194,7 +204,7 @@ class NavGraph:
     def candidates(self, state: Tensor) -> tuple[Tensor, Tensor]:
         """The candidates' embeddings [B, K, D] and which exist [B, K], without the views."""
         viewpoint, heading = state // VIEWS, state % HEADINGS
-        actions = self._views.index_select(0, self._action_row[viewpoint].flatten())
+        actions = _rows(self._views, self._action_row[viewpoint].flatten())
         actions = actions.view(-1, self.action_limit, self.feature_width)
         actions[..., -DIRECTION:] = self._action_direction[heading, viewpoint]
         return actions, self.mask[viewpoint]
