@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from langgoalirl.errors import UserError
 from langgoalirl.submission import write_submission
+from langgoalirl.worlds.features import write_cache
 from langgoalirl.worlds.geometry import HALF_WIDTH, VIEW_ELEVATIONS, VIEW_HEADINGS, wrap
 from langgoalirl.worlds.navgraph import NavGraph
 from langgoalirl.worlds.r2r import R2R, read_connectivity, read_split
@@ -260,6 +261,13 @@ def test_features_that_are_not_there(tmp_path: Path, features: str) -> None:
         R2R(saved(tmp_path), features)
     with pytest.raises(UserError, match="no object boxes"):
         R2R(tmp_path, "objects")
+
+
+def test_features_that_lack_a_viewpoint_name_their_file(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    write_cache(cache, 8, [("hut_a", np.zeros((36, 8), dtype=np.float32))], "x")
+    with pytest.raises(UserError, match=r"world\.features: '.*cache': .*'b' has no image features"):
+        R2R(saved(tmp_path), str(cache))
 
 
 # Anything at all in place of anything

@@ -197,10 +197,14 @@ class R2R(NavGraph):
         self.directory = directory
         houses = read_connectivity(directory / "connectivity")
         table = feature_table(directory, houses, features)
+        try:
+            rows = table.rows(houses)
+        except UserError as error:
+            raise UserError(f"world.features: '{features}': {error}") from None
         super().__init__(
             houses,
             table.values,
-            table.rows(houses),
+            rows,
             name="r2r",
             digest=table.digest,
             device=device,
