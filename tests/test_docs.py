@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from langgoalirl.results import as_markdown, gather
+
 ROOT = Path(__file__).parents[1]
 SOURCE = "\n".join(
     file.read_text(encoding="utf-8") for file in sorted((ROOT / "src").rglob("*.py"))
@@ -69,3 +71,15 @@ def test_the_annotated_tree_names_what_there_is() -> None:
     folders = {file.parent.name for file in source.rglob("__init__.py") if file.parent != source}
     assert folders
     assert folders <= set(re.findall(r"^ +(\w+)/ ", tree, re.MULTILINE))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_tables_are_what_their_commands_print(document: Path) -> None:
+    """A table behind `<!-- langgoalirl results DIR --metrics M -->` holds what that prints."""
+    text = document.read_text(encoding="utf-8")
+    marked = r"<!-- langgoalirl results (\S+) --metrics (\S+) -->\n((?:\|.*\n)+)"
+    found = re.findall(marked, text)
+    assert len(found) == text.count("<!-- langgoalirl results")
+    for folder, names, table in found:
+        metrics = names.split(",")
+        assert table.strip() == as_markdown(gather(ROOT / folder, metrics), metrics)

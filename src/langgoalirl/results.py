@@ -114,3 +114,24 @@ def gather(folder: Path, metrics: list[str]) -> list[Row]:
             )
         )
     return rows
+
+
+def head(metrics: list[str]) -> list[str]:
+    """The columns' names."""
+    return ["method", "trained on", "split", "seeds", "minutes", *metrics]
+
+
+def cells(rows: list[Row], metrics: list[str]) -> list[list[str]]:
+    """The rows as text."""
+    return [
+        [row.name, row.train_split, row.split, str(row.seeds), f"{row.minutes:.1f}"]
+        + [row.shown(name) for name in metrics]
+        for row in rows
+    ]
+
+
+def as_markdown(rows: list[Row], metrics: list[str]) -> str:
+    """The table as documents hold it."""
+    names = head(metrics)
+    lines = [names, ["---"] * len(names), *cells(rows, metrics)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

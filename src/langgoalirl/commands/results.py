@@ -29,19 +29,12 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """langgoalirl results."""
-    from langgoalirl.results import gather
+    from langgoalirl.results import as_markdown, cells, gather, head
 
     metrics = [name.strip() for name in options.metrics.split(",") if name.strip()]
     rows = gather(options.folder, metrics)
-    head = ["method", "trained on", "split", "seeds", "minutes", *metrics]
-    cells = [
-        [row.name, row.train_split, row.split, str(row.seeds), f"{row.minutes:.1f}"]
-        + [row.shown(name) for name in metrics]
-        for row in rows
-    ]
     if options.markdown:
-        lines = [head, ["---"] * len(head), *cells]
-        print("\n".join(f"| {' | '.join(line)} |" for line in lines))
+        print(as_markdown(rows, metrics))
         return
-    numbers = {"rows": [{**vars(row)} for row in rows]}
-    show(options.json, numbers, str(options.folder), head, cells)
+    numbers = {"rows": [vars(row) for row in rows]}
+    show(options.json, numbers, str(options.folder), head(metrics), cells(rows, metrics))
