@@ -26,6 +26,7 @@ from langgoalirl.models.sizes import Sizes
 from langgoalirl.recipe import WorldChoice, open_world
 from langgoalirl.reward import Reward, Walk, kinds, mean_per_step
 from langgoalirl.reward_checks import (
+    best_of_several,
     exchanged,
     other_paths,
     other_route,
@@ -286,6 +287,29 @@ def test_the_checks_repeat_and_every_reward_sees_the_same_pairs(
     alone = reward_auc(rewards[1:], trained.ground.world, split)
     assert alone == {k: v for k, v in both.items() if not k.endswith("_f")}
     assert all(0 <= v <= 1 for k, v in both.items() if "auc" in k)
+
+
+def test_a_reward_that_knows_the_goal_chooses_the_trajectory_that_finds_it(
+    trained: Trained, split: Split
+) -> None:
+    world = trained.ground.world
+    assert split.references is not None
+    goals = split.references.goals
+
+    def near(words: Tensor, walks: Walk) -> Tensor:
+        """Minus the metres between a trajectory's end and its goal."""
+        row = torch.arange(len(words))
+        end = (walks.actions != NO_ACTION).sum(1) - 1
+        last = world.step(walks.states[row, end], walks.actions[row, end]) // VIEWS
+        assert len(words) == len(goals)
+        return -world.distance(last, goals) / (end + 1)  # summed over the steps again
+
+    rewards: list[Any] = [Known(trained, near), Known(trained, lambda w, _: torch.zeros(len(w)))]
+    rewards[1].kind = "none"
+    numbers = best_of_several(rewards, world, trained.follower("bc"), split)
+    assert 0 < numbers["one_of_8"] < numbers["best_of_8_any"]
+    assert numbers["best_of_8_f"] == numbers["best_of_8_any"]
+    assert abs(numbers["best_of_8_none"] - numbers["one_of_8"]) < 0.2
 
 
 # The commands

@@ -5,6 +5,8 @@ route     the instruction of another route in the same house
 sides     the same instruction with left and right exchanged
 landmark  the same instruction with one of its landmarks replaced
 path      another path of the same length from the same start, under the same instruction
+
+And of several ways that behaviour cloning goes by chance, does the reward choose the right one?
 """
 
 from __future__ import annotations
@@ -14,14 +16,18 @@ from torch import Tensor
 
 from langgoalirl.demonstrations import MIRRORED, mix, trace
 from langgoalirl.errors import UserError
+from langgoalirl.evaluate import follow
 from langgoalirl.language.vocabulary import Vocabulary
+from langgoalirl.metrics import score
 from langgoalirl.reward import Reward, Walk, mean_per_step
+from langgoalirl.rollout import Follower
 from langgoalirl.worlds.geometry import VIEWS
 from langgoalirl.worlds.navgraph import NavGraph
 from langgoalirl.worlds.object_words import SYNONYMS
 from langgoalirl.worlds.types import NO_ACTION, STOP, Split
 
 AT_ONCE = 200  # trajectories
+SAMPLES = 8
 TRIES = 20  # other paths that are drawn before a row is left out
 PLACES = "bathroom bedroom desk fireplace hallway kitchen mirror office patio piano pool".split()
 LANDMARKS = sorted({*SYNONYMS, *SYNONYMS.values(), *PLACES})
@@ -61,16 +67,46 @@ def reward_auc(
     return numbers
 
 
+def best_of_several(
+    rewards: list[Reward], world: NavGraph, follower: Follower, split: Split, seed: int = 0
+) -> dict[str, float]:
+    """`best_of_8_<kind>`: the success of that one of eight sampled trajectories whose rewards have
+    the largest sum; `best_of_8_any`: whether one of them succeeds; `one_of_8`: each of them."""
+    if split.references is None:
+        raise UserError(f"Split '{split.name}' has no goals: it cannot be scored here.")
+    words = rewards[0].vocabulary.encode(split.tasks.goals, rewards[0].word_limit)
+    chance = torch.Generator(world.device).manual_seed(mix(seed, 31))
+    success: list[Tensor] = []
+    worth: dict[str, list[Tensor]] = {reward.kind: [] for reward in rewards}
+    for _ in range(SAMPLES):
+        done = follow(world, follower, split.tasks, words, generator=chance)
+        paths = done.states // VIEWS
+        width = torch.full_like(done.lengths, paths.shape[1])
+        success.append(score(world, paths, width, split.references)["sr"].cpu())
+        walks = Walk(done.states[:, :-1].cpu(), done.actions.cpu())
+        for reward in rewards:
+            worth[reward.kind].append(_values(reward, world, words, walks).sum(1))
+    every = torch.stack(success)
+    numbers = {"one_of_8": every.mean().item(), "best_of_8_any": every.amax(0).mean().item()}
+    for kind, values in worth.items():
+        best = torch.stack(values).argmax(0)
+        numbers[f"best_of_8_{kind}"] = every.gather(0, best[None]).mean().item()
+    return numbers
+
+
 def _rows(walks: Walk, rows: Tensor) -> Walk:
     return Walk(walks.states[rows], walks.actions[rows])
 
 
-def _means(reward: Reward, world: NavGraph, words: Tensor, walks: Walk) -> Tensor:
-    parts = []
-    for rows in torch.arange(len(words)).split(AT_ONCE):
-        part = _rows(walks, rows)
-        parts.append(mean_per_step(reward.of_words(world, words[rows], part), part.actions))
+def _values(reward: Reward, world: NavGraph, words: Tensor, walks: Walk) -> Tensor:
+    """[n, T] of any number of trajectories."""
+    every = torch.arange(len(words)).split(AT_ONCE)
+    parts = [reward.of_words(world, words[rows], _rows(walks, rows)) for rows in every]
     return torch.cat(parts).cpu()
+
+
+def _means(reward: Reward, world: NavGraph, words: Tensor, walks: Walk) -> Tensor:
+    return mean_per_step(_values(reward, world, words, walks), walks.actions)
 
 
 def other_route(house: Tensor, route: Tensor, chance: torch.Generator) -> Tensor:

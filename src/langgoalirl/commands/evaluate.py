@@ -43,7 +43,8 @@ def add(commands: argparse._SubParsersAction) -> None:
         "--reward",
         action="store_true",
         help="instead: how often the learned reward puts the true pair of instruction and path "
-        "above a false one (reward_auc_…)",
+        "above a false one (reward_auc_…), and the success of the best of eight trajectories of "
+        "behaviour cloning by that reward (best_of_8_…)",
     )
     add_world(parser)
     parser.add_argument(
@@ -126,10 +127,14 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
 def _reward(trained: Trained, split: Split) -> dict[str, Any]:
     """How well the learned reward tells right from wrong."""
     from langgoalirl.reward import Reward, kinds
-    from langgoalirl.reward_checks import reward_auc
+    from langgoalirl.reward_checks import best_of_several, reward_auc
 
     rewards = [Reward.of(trained, kind) for kind in kinds(trained)]
-    return reward_auc(rewards, trained.ground.world, split, trained.ground.recipe.seed)
+    world, seed = trained.ground.world, trained.ground.recipe.seed
+    numbers = reward_auc(rewards, world, split, seed)
+    if "bc" in trained.stages:
+        numbers |= best_of_several(rewards, world, trained.follower("bc"), split, seed)
+    return numbers
 
 
 def _followed(
