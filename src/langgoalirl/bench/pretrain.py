@@ -61,10 +61,10 @@ class Job:
         self.update = 0
 
     def rate(self) -> float:
-        """Instructions per second over a few updates."""
+        """Instructions per CPU second over a few updates."""
         _, autocast = precision(self.settings.precision, torch.device("cpu"))
         self.model.train()
-        began = time.perf_counter()
+        began = time.process_time()
         for _ in range(UPDATES):
             self.generator.manual_seed(mix(0, self.update))
             with autocast:
@@ -74,7 +74,7 @@ class Job:
             nn.utils.clip_grad_norm_(self.parameters, self.settings.clip)
             self.optimizer.step()
             self.update += 1
-        return UPDATES * self.settings.batch / (time.perf_counter() - began)
+        return UPDATES * self.settings.batch / (time.process_time() - began)
 
 
 class PlainOrder:

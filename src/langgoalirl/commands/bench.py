@@ -30,6 +30,7 @@ def add(commands: argparse._SubParsersAction) -> None:
     world.add_argument(
         "--data", type=Path, metavar="DIR", help="Room-to-Room (or $LANGGOALIRL_R2R), else houses"
     )
+    _add_results(world)
     add_json(world)
     world.set_defaults(run=run_world)
 
@@ -44,8 +45,22 @@ def add(commands: argparse._SubParsersAction) -> None:
     pretrain.add_argument(
         "overrides", nargs="*", metavar="FIELD=VALUE", help="fields that differ from the recipe"
     )
+    _add_results(pretrain)
     add_json(pretrain)
     pretrain.set_defaults(run=run_pretrain)
+
+
+def _add_results(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--results", type=Path, metavar="FILE", help="write the numbers there")
+
+
+def _keep(options: argparse.Namespace, numbers: dict[str, Any], config: dict[str, Any]) -> None:
+    """The numbers as a result file, where one was asked for."""
+    from langgoalirl.files import write_json
+    from langgoalirl.results import provenance
+
+    if options.results:
+        write_json(options.results, {**provenance(), "config": config, "metrics": numbers})
 
 
 def run_world(options: argparse.Namespace) -> None:
@@ -54,6 +69,7 @@ def run_world(options: argparse.Namespace) -> None:
 
     place = options.data or os.environ.get("LANGGOALIRL_R2R")
     numbers: dict[str, Any] = bench_world(Path(place) if place else None)
+    _keep(options, numbers, {})
     rows = [
         (name, f"{rate['per_second']:,.0f}", f"{rate['spread']:,.0f}")
         for name, rate in numbers["steps_per_second"].items()
@@ -68,10 +84,12 @@ def run_world(options: argparse.Namespace) -> None:
 def run_pretrain(options: argparse.Namespace) -> None:
     """langgoalirl bench pretrain."""
     from langgoalirl.bench.pretrain import bench_pretrain
-    from langgoalirl.config import load
+    from langgoalirl.config import as_dict, load
     from langgoalirl.recipe import Pretraining
 
-    numbers = bench_pretrain(load(Pretraining, options.recipe, options.overrides))
+    recipe = load(Pretraining, options.recipe, options.overrides)
+    numbers = bench_pretrain(recipe)
+    _keep(options, numbers, as_dict(recipe))
     rows = [
         (name, f"{s['per_second']:,.0f}", f"{s['plain_per_second']:,.0f}", f"{s['times']:.1f}")
         for name, s in numbers["stages"].items()
