@@ -51,4 +51,5 @@ def test_the_demo_scores_describes_and_draws(
     for _, sentences in found.maps:
         assert len(sentences) == 3
     assert not re.search(r"(src|href)=[\"']?https?:", text)  # nothing is loaded from anywhere
+    assert page == tmp_path / "demo" / "report.html"
     assert (tmp_path / "demo-langgoalirl" / "config.json").exists()

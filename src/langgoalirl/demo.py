@@ -106,7 +106,7 @@ def run_demo(runs: Path) -> tuple[Demo, Path]:
     _describe(trained, split, found)
     assert isinstance(world, Houses)
     found.maps = [_map(world, split, done, row) for row in (0, len(split) // 2)]
-    file = runs / "demo-langgoalirl" / "report.html"
+    file = runs / "demo" / "report.html"
     with atomic_write(file, "w") as out:
         out.write(_page(found))
     return found, file

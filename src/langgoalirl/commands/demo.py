@@ -1,4 +1,4 @@
-"""`langgoalirl demo`: embedded houses, training, scores and a page, in about a minute."""
+"""`langgoalirl demo`: embedded houses, training, scores and a page, in a few minutes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ def add(commands: argparse._SubParsersAction) -> None:
     """Declare the command."""
     parser = commands.add_parser(
         "demo",
-        help="made-up houses, small networks, a report: about two minutes, no download",
+        help="made-up houses, small networks, a report: a few minutes, no download",
         description="Generate sixty houses with routes and instructions, train small networks to "
-        "follow and to describe them, and write a page with maps, scores and sentences.",
+        "follow and to describe them (behaviour cloning, LangGoalIRL_BASE, LangGoalIRL), and write "
+        "a page with scores, learning curves, maps and sentences.",
     )
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are kept")
     add_json(parser)
