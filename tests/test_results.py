@@ -58,6 +58,18 @@ def test_seeds_are_gathered_into_mean_and_deviation(tmp_path: Path) -> None:
     assert last == "| her | train | val_seen | 1 | 0.0 | 0.125 |"
 
 
+@pytest.mark.parametrize(
+    ("field", "value"), [("method", 1), ("minutes", None), ("metrics", 3), ("metrics", {"sr": {}})]
+)
+def test_a_damaged_result_is_one_sentence(tmp_path: Path, field: str, value: object) -> None:
+    a_file(tmp_path, "bc", 0, 0.5)
+    (file,) = tmp_path.glob("*.json")
+    content = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps(content | {field: value}), encoding="utf-8")
+    with pytest.raises(UserError, match=f"{file.name}: is damaged"):
+        gather(tmp_path, ["sr"])
+
+
 def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds no result files"):
         gather(tmp_path, ["sr"])

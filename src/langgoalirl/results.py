@@ -89,26 +89,31 @@ class Row:
 
 def gather(folder: Path, metrics: list[str]) -> list[Row]:
     """The result files of a folder, seeds together."""
-    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    groups: dict[tuple[str, str, str], list[tuple[float, dict[str, float]]]] = {}
     for file in sorted(folder.glob("*.json")):
         found = read_json(file)
         if not isinstance(found, dict) or not {"method", "seed", "metrics"} <= found.keys():
             continue  # another kind of file
-        name = "+".join(part for part in (found["method"], found.get("overrides", "")) if part)
-        key = (name, found["train_split"], found["split"])
-        groups.setdefault(key, []).append(found)
+        try:
+            name = "+".join(part for part in (found["method"], found["overrides"]) if part)
+            numbers = {m: float(found["metrics"][m]) for m in metrics if m in found["metrics"]}
+            key = (name, str(found["train_split"]), str(found["split"]))
+            groups.setdefault(key, []).append((float(found["minutes"]), numbers))
+        except (KeyError, TypeError, ValueError):
+            raise UserError(
+                f"{file}: is damaged or its metrics are no numbers; measure it again, or ask for "
+                "other --metrics."
+            ) from None
     if not groups:
         raise UserError(f"{folder}: holds no result files; 'evaluate --results' writes them.")
     rows = []
-    for (name, train_split, split), files in groups.items():
-        values = {m: [f["metrics"][m] for f in files if m in f["metrics"]] for m in metrics}
+    for key, files in groups.items():
+        values = {m: [numbers[m] for _, numbers in files if m in numbers] for m in metrics}
         rows.append(
             Row(
-                name,
-                train_split,
-                split,
+                *key,
                 len(files),
-                fmean(f["minutes"] for f in files),
+                fmean(minutes for minutes, _ in files),
                 {m: fmean(v) for m, v in values.items() if v},
                 {m: stdev(v) for m, v in values.items() if len(v) > 1},
             )
