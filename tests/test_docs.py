@@ -83,3 +83,18 @@ def test_tables_are_what_their_commands_print(document: Path) -> None:
     for folder, names, table in found:
         metrics = names.split(",")
         assert table.strip() == as_markdown(gather(ROOT / folder, metrics), metrics)
+
+
+def test_the_differences_between_methods_are_as_measured() -> None:
+    text = (ROOT / "docs" / "adversarial.md").read_text(encoding="utf-8")
+    files = sorted((ROOT / "results" / "compare-r2r").glob("*.json"))
+    rows = []
+    for file in files:
+        names, split = file.stem.rsplit("-", 1)
+        first, second = names.split("-over-")
+        m = json.loads(file.read_text(encoding="utf-8"))["metrics"]
+        interval = f"[{m['low']:+.3f}, {m['high']:+.3f}]"
+        apart = f"{m['difference']:+.3f}"
+        rows.append(f"| {first} | {second} | {split} | {m['seeds']} | {apart} | {interval} |")
+    assert rows
+    assert "\n".join(rows) in text
