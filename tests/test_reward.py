@@ -94,11 +94,10 @@ def test_a_reward_is_what_the_discriminator_says_of_the_same_steps(
     """Against the table of steps and the learner's own f and g."""
     world, data, reward = trained.ground.world, data_of(trained, split), Reward.of(trained, kind)
     none = torch.zeros(len(data), 0, 1, dtype=torch.long)
-    _, table = expert_table(world, reward.encoder, data, none, torch.float32)
+    _, table = expert_table(reward.learner, reward.encoder, data, none)
     steps, learner = table.at(torch.arange(table.size)), reward.learner
-    choices = learner.choices(steps.now.key)
     with torch.no_grad():
-        f, g = learner.f(steps, choices, learner.log_prior(steps.now, choices))
+        f, g = learner.f(steps, learner.choices(steps.now.key))
     found = reward.of_words(world, data.words, Walk(data.states, data.actions))
     taken = data.actions != NO_ACTION
     torch.testing.assert_close(found[taken], f if kind == "f" else g, atol=1e-5, rtol=1e-4)

@@ -143,7 +143,7 @@ def adversarial(
             recipe.strategies,
             recipe.rates,
             mix(recipe.seed, recipe.run_seed),
-            expert_table(ground.world, policy.encoder, ground.data, generated, learner.dtype),
+            expert_table(learner, policy.encoder, ground.data, generated),
         )
         _run(run, algorithm, recipe, _looks(ground))
         return learner.results()
@@ -212,7 +212,7 @@ def _looks(ground: Ground) -> dict[str, Look]:
 
 def _run(run: RunFolder, algorithm: LangGoalIRL, recipe: Learning, looks: dict[str, Look]) -> None:
     """Iterate until enough steps were taken, with a look and a checkpoint now and then."""
-    spent = _resume(run, algorithm)
+    spent, learner = _resume(run, algorithm), algorithm.learner
     if algorithm.interactions >= recipe.interactions:
         return  # it was cut off behind its last checkpoint
     began, first = time.perf_counter() - spent, algorithm.interactions
@@ -227,7 +227,7 @@ def _run(run: RunFolder, algorithm: LangGoalIRL, recipe: Learning, looks: dict[s
             if algorithm.interactions >= min(next_look, recipe.interactions):
                 numbers = {k: v.item() / count for k, v in totals.items()}
                 totals, count = {}, 0
-                policy = Actor(algorithm.encoder, algorithm.learner.kept)
+                policy = Actor(algorithm.encoder, learner.kept, learner.prior)
                 for name, look in looks.items():
                     numbers |= {f"{key}_{name}": value for key, value in look(policy).items()}
                 seconds = time.perf_counter() - began
@@ -255,10 +255,7 @@ def _run(run: RunFolder, algorithm: LangGoalIRL, recipe: Learning, looks: dict[s
 def _checkpoint(run: RunFolder, algorithm: LangGoalIRL, seconds: float) -> None:
     """Everything that the rest of the run depends on, in one atomic file."""
     learner = algorithm.learner
-    tensors = {f"learner.{k}": v for k, v in learner.state_dict().items()}
-    for name, optimizer in learner.optimizers.items():
-        for i, state in optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{name}.{i}.{k}": v for k, v in state.items()}
+    tensors = {f"learner.{k}": v for k, v in learner.state().items()}
     tensors |= {f"replay.{k}": v for k, v in algorithm.replay.tensors().items()}
     tensors |= {f"pool.{k}": v for k, v in algorithm.pool.tensors().items()}
     state = {
@@ -281,13 +278,7 @@ def _resume(run: RunFolder, algorithm: LangGoalIRL) -> float:
         return 0.0
     tensors, state = loaded
     learner = algorithm.learner
-    learner.load_state_dict(under(tensors, "learner."))
-    for name, optimizer in learner.optimizers.items():
-        slots: dict[int, Tensors] = {}
-        for key, value in under(tensors, f"optimizer.{name}.").items():
-            i, _, slot = key.partition(".")
-            slots.setdefault(int(i), {})[slot] = value
-        optimizer.load_state_dict({**optimizer.state_dict(), "state": slots})
+    learner.restore(under(tensors, "learner."))
     algorithm.replay.restore(under(tensors, "replay."), state["replay_head"])
     algorithm.pool.restore(under(tensors, "pool."), state["pool_head"])
     for name in _COUNTS:

@@ -58,7 +58,7 @@ class Reward:
         """The same, from a run that is open already."""
         if kind not in kinds(trained):
             raise UserError(f"this run has no reward '{kind}'.{nearest(kind, kinds(trained))}")
-        encoder, learner = trained.learner("fp32")
+        encoder, learner = trained.learner()
         ground = trained.ground
         return cls(kind, learner, encoder, ground.vocabulary, ground.recipe.word_limit)
 
@@ -74,7 +74,7 @@ class Reward:
         b, t = actions.shape
         if t > STEP_LIMIT:
             raise UserError(f"A trajectory takes {STEP_LIMIT} actions at most, not {t}.")
-        device = world.device
+        device, self.learner.world = world.device, world
         still = torch.zeros(b, dtype=torch.bool)
         seen = observe_along(
             world, Batch(torch.arange(b), words, states, actions, still), torch.float32
@@ -87,25 +87,24 @@ class Reward:
         behind = torch.where(last | ~taken, time, time + 1)
         row = torch.arange(b, device=device)[:, None]
 
+        prior = self.learner.log_prior(states[:, :t].to(device), state, goal)
+
         def at(when: Tensor) -> Situation:
-            columns = (states.to(device), time, state, goal)
+            columns = (states.to(device), time, state, goal, prior)
             return Situation(*(column[row, when].flatten(0, 1) for column in columns))
 
         action = actions.to(device).clamp_min(STOP).flatten()
-        values = self._values(world, Steps(at(time), action, at(behind), last.flatten()))
+        values = self._values(Steps(at(time), action, at(behind), last.flatten()))
         return torch.where(taken, values.view(b, t), 0.0)
 
-    def _values(self, world: World, steps: Steps) -> Tensor:
+    def _values(self, steps: Steps) -> Tensor:
         learner = self.learner
-        learner.world = world
-        choices = learner.choices(steps.now.key)
-        prior = learner.log_prior(steps.now, choices)
         if self.kind == "bc":
-            return prior.gather(1, steps.action[:, None])[:, 0]
+            return steps.now.prior.gather(1, steps.action[:, None])[:, 0]
         if isinstance(learner.reward, GoalState):
             goal = torch.sigmoid(learner.reward.score(steps.now))
             return torch.where(steps.action == STOP, goal, 0.0)
-        f, g = learner.f(steps, choices, prior)
+        f, g = learner.f(steps, learner.choices(steps.now.key))
         return f if self.kind == "f" else g
 
 

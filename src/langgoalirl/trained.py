@@ -26,7 +26,7 @@ from langgoalirl.pretrain import (
 from langgoalirl.recipe import Pretraining
 from langgoalirl.results import write_result
 from langgoalirl.rollout import Follower
-from langgoalirl.run_folder import RunFolder, under
+from langgoalirl.run_folder import RunFolder
 from langgoalirl.stages import json_digest
 
 
@@ -85,22 +85,19 @@ class Trained:
             raise UserError("this run was only pretrained; train one with 'langgoalirl train'.")
         return self.ground.recipe
 
-    def learner(self, precision: str = "") -> tuple[FrozenEncoder, Learner]:
+    def learner(self) -> tuple[FrozenEncoder, Learner]:
         """What `train` was for, as it was when Algorithm 1 ended: the encoder that everything
         stands on, the averaged policy (`kept`), its prior and the reward."""
         recipe, ground = self.learning, copy.copy(self.ground)
-        if precision:
-            ground.recipe = replace(recipe, rates=replace(recipe.rates, precision=precision))
+        ground.recipe = replace(recipe, rates=replace(recipe.rates, precision="fp32"))
         run, attention = self.folder("policy"), recipe.method != "lc_rl"
         policy = new_policy(ground, self.folder("base_model"), attention)
         final = run.need("final")
         if recipe.method == "bc_egr":  # its own log π is all that it has
             policy.load_state_dict(final)
         learner = new_learner(ground, policy)
-        parts = {"reward.": learner.reward, "policy.": learner.kept, "prior.": learner.prior}
-        for name, part in parts.items():
-            if part is not None and under(final, name):
-                part.load_state_dict(under(final, name))
+        if recipe.method != "bc_egr":
+            learner.load_results(final)
         return policy.encoder, learner
 
     def policy(self) -> Follower:
@@ -108,7 +105,7 @@ class Trained:
         if self.learning.method == "bc_egr":
             return load_policy(self.ground, self.folder("base_model"), self.folder("policy"))
         encoder, learner = self.learner()
-        return Actor(encoder, learner.kept).eval()
+        return Actor(encoder, learner.kept, learner.prior).eval()
 
 
 def write_stage_result(

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from langgoalirl.irl.algorithm import LangGoalIRL, Strategies
 from langgoalirl.irl.collect import Actor, collect
+from langgoalirl.irl.learner import Learner
 from langgoalirl.irl.relabel import Goals
 from langgoalirl.irl.transitions import GIVEN, HINDSIGHT, Episodes, Steps, Transitions
 from langgoalirl.run_folder import digest
@@ -25,14 +26,15 @@ NONE = Strategies(0, hgr=False, hgs=False, her=False, episodes=50, sampled=20.0,
 RATES = replace(EXACT, batch=100)
 
 
-def demonstrations() -> tuple[Goals, Transitions]:
+def demonstrations(learner: Learner) -> tuple[Goals, Transitions]:
     """Two goals: from node 0 to 3 and stop, and from node 1 to 0 and stop."""
-    pool, table = Goals(10, 2, CPU), Transitions(50, HIDDEN, 1, CPU, torch.float32)
+    pool, k = Goals(10, 2, CPU), WORLD.action_limit
+    table = Transitions(50, HIDDEN, k, 1, CPU, torch.float32)
     for start, goal, actions in ((0, EXPERT[0], (1, 2, STOP)), (1, EXPERT[1], (1, STOP))):
         goals = torch.tensor([goal])
         pool.add(torch.tensor([start]), words_of(goals))
         rows = padded([actions], HORIZON)
-        table.add(episodes_of(WORLD, encoder(WORLD.nodes, HIDDEN), start, rows, goals))
+        table.add(episodes_of(learner, encoder(WORLD.nodes, HIDDEN), start, rows, goals))
     return pool, table
 
 
@@ -91,7 +93,7 @@ class Watched:
             strategies,
             RATES,
             0,
-            demonstrations(),
+            demonstrations(learner),
         )
 
     def run(self, iterations: int) -> Watched:
@@ -249,7 +251,7 @@ def test_relabelling_needs_somebody_who_relabels() -> None:
     learner = new_learner(WORLD, HORIZON, HIDDEN, RATES)
     settings, tiny = replace(NONE, hgr=True), encoder(WORLD.nodes, HIDDEN)
     with pytest.raises(ValueError, match="without a goal generator"):
-        LangGoalIRL(WORLD, tiny, learner, None, settings, RATES, 0, demonstrations())
+        LangGoalIRL(WORLD, tiny, learner, None, settings, RATES, 0, demonstrations(learner))
 
 
 @pytest.mark.parametrize(
@@ -303,7 +305,7 @@ def test_what_is_collected_is_what_the_world_and_the_encoder_say() -> None:
     learner = new_learner(WORLD, HORIZON, HIDDEN, RATES)
     enc, start = encoder(WORLD.nodes, HIDDEN), torch.tensor([0, 1, 2, 3] * 50)
     words = words_of(torch.tensor([4, 5] * 100))
-    actor = Actor(enc, learner.policy)
+    actor = Actor(enc, learner.policy, learner.prior)
     done = collect(WORLD, actor, start, words, HORIZON, torch.Generator())
     taken = done.actions != NO_ACTION
     stops = (done.actions == STOP) & taken

@@ -23,10 +23,11 @@ from torch import Tensor
 
 from langgoalirl.irl.algorithm import LangGoalIRL, Strategies
 from langgoalirl.irl.learner import Learner
-from langgoalirl.irl.networks import Choices, RewardModel
+from langgoalirl.irl.networks import RewardModel, policy_logits
 from langgoalirl.irl.relabel import Goals
 from langgoalirl.irl.transitions import Steps, Transitions
-from langgoalirl.worlds.types import STOP
+from langgoalirl.models.layers import masked_log_softmax
+from langgoalirl.worlds.types import STOP, Choices
 
 WAYS = [[1, 2], [0, 3], [3], [1]]
 WORLD = TinyWorld(WAYS)
@@ -92,15 +93,15 @@ def expert_counts(solved: Solved, about: int) -> Tensor:
     return torch.tensor(counts)
 
 
-def expert_data(about: int, gamma: float) -> tuple[Goals, Transitions]:
+def expert_data(made: Learner, about: int, gamma: float) -> tuple[Goals, Transitions]:
     """𝒟̃ of both goals' experts."""
     pool = Goals(2 * about + 100, 2, DEVICE)
-    table = Transitions(2 * about * HORIZON, HIDDEN, 1, DEVICE, torch.float32)
+    table = Transitions(2 * about * HORIZON, HIDDEN, WORLD.action_limit, 1, DEVICE, torch.float32)
     for goal in GOALS:
         actions = ACTIONS.repeat_interleave(expert_counts(solve(goal, 1.0, gamma), about), 0)
         goals = torch.full((len(actions),), goal)
         pool.add(torch.full_like(goals, START), words_of(goals))
-        table.add(episodes_of(WORLD, encoder(WORLD.nodes, HIDDEN), START, actions, goals))
+        table.add(episodes_of(made, encoder(WORLD.nodes, HIDDEN), START, actions, goals))
     return pool, table
 
 
@@ -118,23 +119,22 @@ def occupancy(goal: int, gamma: float) -> Tensor:
 
 def answers(made: Learner, goal: int) -> tuple[Tensor, Tensor]:
     """Q of the first critic and π of the kept policy, [n, K] each."""
-    at = situation(WORLD, HIDDEN, NODE, TIME, torch.full_like(NODE, goal))
+    at = situation(made, HIDDEN, NODE, TIME, torch.full_like(NODE, goal))
     with torch.no_grad():
         choices = made.choices(NODE)
-        q = made.values(made.q, at, choices, made.log_prior(at, choices))[0]
-        return q, made.log_pi(made.kept, at, choices).exp()
+        q = made.values(made.q, at, choices)[0]
+        return q, masked_log_softmax(policy_logits(made.kept, at, choices), choices.mask).exp()
 
 
 def learned_f(made: Learner, goal: int) -> Tensor:
-    """[n, K] g + γ h′ - h of every action."""
-    rows = zip(NODE.tolist(), TIME.tolist(), strict=True)
-    actions = range(WORLD.action_limit)
-    every = [(node, time, action, goal) for node, time in rows for action in actions]
-    taken = steps(WORLD, HORIZON, HIDDEN, every)
+    """[n, K] g + γ h′ - h of every action that exists."""
+    found = torch.zeros(len(NODE), WORLD.action_limit)
+    row, action = WORLD.mask[NODE].nonzero().T
+    columns = (NODE[row], TIME[row], action, torch.full_like(row, goal))
+    taken = steps(made, HORIZON, HIDDEN, list(zip(*(c.tolist() for c in columns), strict=True)))
     with torch.no_grad():
-        choices = made.choices(taken.now.key)
-        f, _ = made.f(taken, choices, made.log_prior(taken.now, choices))
-    return f.view(-1, WORLD.action_limit)
+        found[row, action], _ = made.f(taken, made.choices(taken.now.key))
+    return found
 
 
 def exact(solved: Solved) -> tuple[Tensor, Tensor]:
@@ -145,7 +145,7 @@ def exact(solved: Solved) -> tuple[Tensor, Tensor]:
 class Told(Learner):
     """Soft actor-critic alone: the reward is the true one, and nothing is paid after *stop*."""
 
-    def paid(self, steps: Steps, here: Choices, prior: Tensor) -> tuple[Tensor, Tensor]:
+    def paid(self, steps: Steps, here: Choices) -> tuple[Tensor, Tensor]:
         table = torch.stack([true_reward(goal) for goal in GOALS])
         goal = steps.now.goal.argmax(-1) - GOALS[0]
         return table[goal, steps.now.key, steps.action], torch.zeros(HORIZON + 1)
@@ -154,7 +154,9 @@ class Told(Learner):
 def slow_down(made: Learner, names: tuple[str, ...], factor: float) -> None:
     """Step sizes as a share of what they are at first, so that what is noise settles."""
     for name in names:
-        for group in made.optimizers[name].param_groups:
+        optimizer = made.weights[name].optimizer
+        assert optimizer is not None
+        for group in optimizer.param_groups:
             group["lr"] = factor * group.setdefault("first", group["lr"])
 
 
@@ -163,13 +165,13 @@ def test_soft_actor_critic_reaches_the_soft_optimal_values(alpha: float, gamma: 
     """Off policy, from walks of every kind; within 1 % of the range of the values."""
     rates = replace(RATES, alpha=alpha, gamma=gamma, policy_rate=1e-2, average=0.9)
     made = new_learner(WORLD, HORIZON, HIDDEN, rates, Told, from_prior=False)
-    table = Transitions(2 * ACTIONS.numel(), HIDDEN, 1, DEVICE, torch.float32)
+    table = Transitions(2 * ACTIONS.numel(), HIDDEN, WORLD.action_limit, 1, DEVICE, torch.float32)
     for goal in GOALS:
         goals = torch.full((len(ACTIONS),), goal)
-        table.add(episodes_of(WORLD, encoder(WORLD.nodes, HIDDEN), START, ACTIONS, goals))
+        table.add(episodes_of(made, encoder(WORLD.nodes, HIDDEN), START, ACTIONS, goals))
     draw = torch.Generator().manual_seed(0)
     for update in range(800):
-        slow_down(made, ("critic", "policy"), 1 - update / 800)
+        slow_down(made, ("q", "policy"), 1 - update / 800)
         made.update_policy(table.sample(128, draw))
     exists = WORLD.mask[NODE]
     for goal in GOALS:
@@ -188,7 +190,7 @@ def test_the_policy_becomes_the_experts_and_f_its_advantage(reward: str, gamma: 
     rates = replace(RATES, batch=256, gamma=gamma, reward=reward, reward_rate=3e-3, average=0.99)
     made = new_learner(WORLD, HORIZON, HIDDEN, rates, from_prior=False)
     settings = Strategies(0, hgr=False, hgs=False, episodes=128, sampled=10.0, replay=800)
-    data = expert_data(3000, gamma)
+    data = expert_data(made, 3000, gamma)
     irl = LangGoalIRL(WORLD, encoder(WORLD.nodes, HIDDEN), made, None, settings, rates, 0, data)
     wanted = {goal: exact(solve(goal, 1.0, gamma))[1] for goal in GOALS}
     weight = {goal: occupancy(goal, gamma) for goal in GOALS}
@@ -201,7 +203,7 @@ def test_the_policy_becomes_the_experts_and_f_its_advantage(reward: str, gamma: 
 
     assert min(map(apart, GOALS)) > 0.3
     for i in range(300):
-        slow_down(made, ("reward", "critic", "policy"), min(1.0, 2 - i / 150))
+        slow_down(made, ("reward", "q", "policy"), min(1.0, 2 - i / 150))
         for measured in irl.iterate():
             assert all(bool(value.isfinite()) for value in measured.values())
     for goal in GOALS:

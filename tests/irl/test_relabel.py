@@ -11,16 +11,18 @@ from torch import Tensor
 from langgoalirl.demonstrations import DemonstrationSet, observe_along
 from langgoalirl.irl import algorithm
 from langgoalirl.irl.algorithm import expert_table, relabel_experts
+from langgoalirl.irl.learner import Learner, Rates
 from langgoalirl.irl.relabel import Goals, Relabeller
 from langgoalirl.irl.transitions import Episodes
 from langgoalirl.language.vocabulary import END, PAD, Vocabulary
 from langgoalirl.models.base_model import BaseModel
 from langgoalirl.models.goal_generator import GoalGenerator, Walk
 from langgoalirl.models.layers import masked_log_softmax
-from langgoalirl.models.policy import FrozenEncoder
+from langgoalirl.models.policy import FrozenEncoder, PolicyHead
 from langgoalirl.models.sizes import Sizes
 from langgoalirl.models.speaking import Sampling, path_log_likelihood
 from langgoalirl.pretrain import initialised
+from langgoalirl.rollout import STEP_LIMIT
 from langgoalirl.worlds.houses.world import Houses
 from langgoalirl.worlds.types import NO_ACTION, STOP
 
@@ -38,6 +40,9 @@ GENERATOR: GoalGenerator = initialised(
     2, GoalGenerator, WORLD.feature_width, len(VOCABULARY), SIZES
 ).eval()
 ENCODER = FrozenEncoder(BASE)
+LEARNER = Learner(
+    WORLD, PolicyHead(WORLD.feature_width, SIZES), SIZES, STEP_LIMIT, Rates(precision="fp32")
+)
 with torch.no_grad():  # an untrained one says the same of everything; make it listen to z
     for layer in (GENERATOR.choose, GENERATOR.prior):
         for parameter in layer.parameters():
@@ -58,7 +63,7 @@ def episodes() -> Episodes:
     with torch.no_grad():
         seen = observe_along(WORLD, batch, torch.float32)
         state = BASE.state.sequence(seen.views, seen.facing)
-    return Episodes(batch.states, batch.actions, state, ())
+    return Episodes(batch.states, batch.actions, state, (), ())
 
 
 # The generator
@@ -125,7 +130,7 @@ def test_egr_adds_goals_to_every_demonstration_with_its_path(goals: int) -> None
     if goals:
         generated = relabel_experts(DATA, ENCODER, relabeller(), goals, seed=0)
     assert generated.shape == (len(DATA), goals, LIMIT)
-    pool, table = expert_table(WORLD, ENCODER, DATA, generated, torch.float32)
+    pool, table = expert_table(LEARNER, ENCODER, DATA, generated)
     steps = int((DATA.actions != NO_ACTION).sum())
     assert pool.size == len(DATA) * (1 + goals)
     assert table.size == table.capacity == steps * (1 + goals)
@@ -159,10 +164,10 @@ def test_the_goals_of_a_demonstration_differ_from_one_another() -> None:
 def test_demonstrations_are_encoded_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """All rows are there, whatever the size of a part."""
     generated = relabel_experts(DATA, ENCODER, relabeller(), 1, seed=0)
-    whole = expert_table(WORLD, ENCODER, DATA, generated)[0]
+    whole = expert_table(LEARNER, ENCODER, DATA, generated)[0]
     monkeypatch.setattr(algorithm, "AT_ONCE", 5)
     assert relabel_experts(DATA, ENCODER, relabeller(), 1, seed=0).shape == generated.shape
-    parts, table = expert_table(WORLD, ENCODER, DATA, generated)
+    parts, table = expert_table(LEARNER, ENCODER, DATA, generated)
     assert table.size == table.capacity
 
     def rows(pool: Goals) -> list[list[int]]:
@@ -176,10 +181,10 @@ def test_without_attention_the_goal_of_an_episode_is_one_vector() -> None:
     """LC-RL: the instruction's last word state beside every state."""
     encoder = FrozenEncoder(BASE, attention=False)
     none = torch.zeros(len(DATA), 0, LIMIT, dtype=torch.long)
-    _, table = expert_table(WORLD, encoder, DATA, none, torch.float32)
+    _, table = expert_table(LEARNER, encoder, DATA, none)
     out = table.at(torch.arange(table.size))
     torch.testing.assert_close(out.now.goal, out.then.goal)
-    _, attending = expert_table(WORLD, ENCODER, DATA, none, torch.float32)
+    _, attending = expert_table(LEARNER, ENCODER, DATA, none)
     seen = attending.at(torch.arange(attending.size))
     assert not torch.allclose(seen.now.goal[~seen.last], seen.then.goal[~seen.last])
 

@@ -13,7 +13,7 @@ from langgoalirl.worlds.types import NO_ACTION, STOP
 
 torch.set_num_threads(1)
 
-CPU, HIDDEN, LIMIT = torch.device("cpu"), 3, 4
+CPU, HIDDEN, ACTIONS, LIMIT = torch.device("cpu"), 3, 2, 4
 
 
 def marked(numbers: list[int], lengths: list[int], stops: list[bool]) -> Episodes:
@@ -26,11 +26,12 @@ def marked(numbers: list[int], lengths: list[int], stops: list[bool]) -> Episode
         if stop:
             actions[row, length - 1] = STOP
     state = keys[..., None].expand(-1, -1, HIDDEN).float()
-    return Episodes(keys, actions, state, (state + 0.25, state + 0.5))
+    priors = tuple(state[..., :ACTIONS] + x for x in (0.125, 0.75))
+    return Episodes(keys, actions, state, (state + 0.25, state + 0.5), priors)
 
 
 def table(capacity: int, dtype: torch.dtype = torch.float32) -> Transitions:
-    return Transitions(capacity, HIDDEN, 2, CPU, dtype)
+    return Transitions(capacity, HIDDEN, ACTIONS, 2, CPU, dtype)
 
 
 def test_steps_come_out_as_they_went_in() -> None:
@@ -49,13 +50,16 @@ def test_steps_come_out_as_they_went_in() -> None:
     assert torch.equal(out.then.goal[on], out.now.goal[on] + 1)
 
 
-@pytest.mark.parametrize(("goal", "mark"), [(GIVEN, 0.25), (HINDSIGHT, 0.5)])
-def test_both_states_of_a_step_are_under_the_goal_that_is_asked_for(goal: int, mark: float) -> None:
+@pytest.mark.parametrize(("goal", "mark", "prior"), [(GIVEN, 0.25, 0.125), (HINDSIGHT, 0.5, 0.75)])
+def test_both_states_of_a_step_are_under_the_goal_that_is_asked_for(
+    goal: int, mark: float, prior: float
+) -> None:
     steps = table(9)
     steps.add(marked([1, 2], [3, 2], [True, False]))
     out = steps.at(torch.arange(5), goal)
     for side in (out.now, out.then):
         assert torch.equal(side.goal, side.state + mark)
+        assert torch.equal(side.prior, side.state[:, :ACTIONS] + prior)
 
 
 @given(
@@ -122,7 +126,7 @@ def test_it_comes_back_from_a_checkpoint_in_the_middle_of_a_round() -> None:
 
 def test_a_million_steps_under_two_goals_fit_in_four_gigabytes() -> None:
     """With the paper's 512 units."""
-    steps = Transitions(1_000_000, 512, 2, torch.device("meta"))
+    steps = Transitions(1_000_000, 512, 14, 2, torch.device("meta"))
     each = sum(column[0].numel() * column.element_size() for column in steps.columns.values())
     assert 1_000_000 * each < 4 * 2**30
 

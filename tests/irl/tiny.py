@@ -17,7 +17,7 @@ from langgoalirl.irl.transitions import Episodes, Situation, Steps
 from langgoalirl.language.vocabulary import END, PAD
 from langgoalirl.models.policy import PolicyHead
 from langgoalirl.models.sizes import Sizes
-from langgoalirl.worlds.types import NO_ACTION, STOP, Observation, Split, Tasks
+from langgoalirl.worlds.types import NO_ACTION, STOP, Choices, Observation, Split, Tasks
 
 torch.set_num_threads(1)
 
@@ -52,12 +52,13 @@ class TinyWorld:
     def step(self, state: Tensor, action: Tensor) -> Tensor:
         return self.to[state, action]
 
-    def candidates(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        return self.embedding[state], self.mask[state]
+    def choices(self, state: Tensor, dtype: torch.dtype) -> Choices:
+        return Choices.of(self.embedding[state].to(dtype), self.mask[state])
 
     def observe(self, state: Tensor) -> Observation:
         views = one_hot(state, self.feature_width).float()[:, None]
-        return Observation(views, *self.candidates(state), torch.zeros(len(state), 4))
+        heading = torch.zeros(len(state), 4)
+        return Observation(views, self.embedding[state], self.mask[state], heading)
 
     def split(self, name: str) -> Split:
         raise NotImplementedError
@@ -137,21 +138,23 @@ def words_of(goal: Tensor) -> Tensor:
     return torch.stack([goal, torch.full_like(goal, END)], dim=1)
 
 
-def situation(world: TinyWorld, hidden: int, node: Tensor, time: Tensor, goal: Tensor) -> Situation:
-    """Nodes at some times under some goals."""
-    state = Clock(world.nodes, hidden).at(node, time)
-    return Situation(node, time, state, one_hot(goal, hidden).float())
+def situation(learner: Learner, hidden: int, node: Tensor, time: Tensor, goal: Tensor) -> Situation:
+    """Nodes at some times under some goals, and what a learner starts from there."""
+    state = Clock(learner.world.nodes, hidden).at(node, time)  # type: ignore[attr-defined]
+    told = one_hot(goal, hidden).float()
+    return Situation(node, time, state, told, learner.log_prior(node, state, told))
 
 
 def steps(
-    world: TinyWorld, horizon: int, hidden: int, rows: list[tuple[int, int, int, int]]
+    learner: Learner, horizon: int, hidden: int, rows: list[tuple[int, int, int, int]]
 ) -> Steps:
     """Steps (node, time, action, goal) as the table would give them."""
     node, time, action, goal = torch.tensor(rows).T
     last = (action == STOP) | (time == horizon - 1)
-    now = situation(world, hidden, node, time, goal)
+    world = learner.world
+    now = situation(learner, hidden, node, time, goal)
     then_node = torch.where(last, node, world.step(node, action))
-    then = situation(world, hidden, then_node, torch.where(last, time, time + 1), goal)
+    then = situation(learner, hidden, then_node, torch.where(last, time, time + 1), goal)
     return Steps(now, action, then, last)
 
 
@@ -171,16 +174,17 @@ def walks(world: TinyWorld, horizon: int, start: int) -> list[tuple[int, ...]]:
 
 
 def episodes_of(
-    world: TinyWorld, encoder: Encoder, start: int, actions: Tensor, *goals: Tensor
+    learner: Learner, encoder: Encoder, start: int, actions: Tensor, *goals: Tensor
 ) -> Episodes:
     """Episodes [B, T] from a node on under one or several goals [B]."""
-    keys = [torch.full((len(actions),), start)]
+    world, keys = learner.world, [torch.full((len(actions),), start)]
     for action in actions.T[:-1]:
         keys.append(world.step(keys[-1], action.clamp_min(STOP)))
     key, time = torch.stack(keys, dim=1), torch.arange(actions.shape[1])
     state = encoder.state.at(key, time.expand_as(key))
     encoded = tuple(encoder.goal(state, words_of(goal)) for goal in goals)
-    return Episodes(key, actions, state, encoded)
+    priors = tuple(learner.log_prior(key, state, goal) for goal in encoded)
+    return Episodes(key, actions, state, encoded, priors)
 
 
 def padded(rows: list[tuple[int, ...]], horizon: int) -> Tensor:

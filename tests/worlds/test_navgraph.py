@@ -15,7 +15,7 @@ from torch import Tensor
 from langgoalirl.errors import UserError
 from langgoalirl.worlds.geometry import VIEW_ELEVATIONS, VIEW_HEADINGS, candidates, start_view
 from langgoalirl.worlds.navgraph import House, NavGraph
-from langgoalirl.worlds.types import STOP, Tasks
+from langgoalirl.worlds.types import STOP, Choices, Tasks
 
 SEEN = 2  # columns of features before the four of the direction
 CORNER = [(0, 0, 0), (0, 2, 0), (3, 0, 0), (-1, 0, -math.tan(math.pi / 6))]
@@ -171,7 +171,7 @@ def test_a_batch_stays_on_its_device() -> None:
     state = world.reset(tasks)
     action = torch.ones_like(state)
     viewpoint = world.step(state, action) // 36
-    made = [viewpoint, *world.observe(state), *world.candidates(state)]
+    made = [viewpoint, *world.observe(state)]
     made += [world.distance(viewpoint, viewpoint), world.towards(viewpoint, viewpoint)]
     assert {value.device.type for value in made} == {"meta"}
 
@@ -343,3 +343,29 @@ def test_candidates_come_in_the_order_of_a_slow_sweep(seed: int) -> None:
     assert found.metres.tolist() == pytest.approx(
         [math.dist(positions[0], positions[i]) for i in order]
     )
+
+
+# Candidates one behind the other
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_choices_are_the_candidates_that_an_observation_shows(dtype: torch.dtype) -> None:
+    world = NavGraph(
+        [house("pair", [(0, 0, 0), (0, 5, 0)], {(0, 1)}), house("corner", CORNER, CORNER_EDGES)],
+        table(6),
+    )
+    draw = torch.Generator().manual_seed(0)
+    state = torch.randint(6 * 36, (40,), generator=draw)
+    seen, found = world.observe(state), world.choices(state, dtype)
+    wanted = Choices.of(seen.actions.to(dtype), seen.mask)
+    for name in Choices._fields:
+        assert torch.equal(getattr(found, name), getattr(wanted, name)), name
+    assert found.embedding.dtype == dtype
+    value = torch.arange(2 * len(found.row)).view(2, -1).float()
+    padded = found.unpacked(value)
+    assert torch.equal(padded[:, seen.mask], value)
+    assert bool((padded[:, ~seen.mask] == 0).all())
+    for action in range(world.action_limit):
+        has = seen.mask[:, action]
+        row = found.first[has] + action
+        assert torch.equal(found.embedding[row], seen.actions.to(dtype)[has, action])

@@ -71,7 +71,7 @@ class LangGoalIRL:
         if strategies.relabels and relabel is None:
             raise ValueError("trajectories cannot be relabelled without a goal generator")
         self.world, self.encoder, self.learner = world, encoder, learner
-        self.actor = Actor(encoder, learner.policy)
+        self.actor = Actor(encoder, learner.policy, learner.prior)
         self.relabel, self.strategies, self.rates, self.seed = relabel, strategies, rates, seed
         self.expert_goals, self.expert_steps = demonstrations  # 𝒟̃
         last = self.expert_steps.columns["last"][: self.expert_steps.size]
@@ -79,7 +79,7 @@ class LangGoalIRL:
         words = self.expert_goals.words.shape[1]
         hidden, goals = self.expert_steps.hidden, 2 if strategies.relabels else 1
         self.replay = Transitions(  # ℛ
-            strategies.replay, hidden, goals, world.device, learner.dtype
+            strategies.replay, hidden, world.action_limit, goals, world.device, learner.dtype
         )
         self.pool = Goals(max(1, strategies.replay // 6), words, world.device)  # 𝒢
         self.iteration = self.interactions = self.episodes = self.updates = 0
@@ -98,7 +98,10 @@ class LangGoalIRL:
         if self.relabel is not None and s.relabels:
             relabelled = self.relabel(episodes, self.chance)  # line 18: G′ ~ GoalGenerator(τ′)
             hindsight = self.encoder.goal(episodes.state, relabelled)
-            episodes = episodes._replace(goals=(*episodes.goals, hindsight))
+            prior = learner.log_prior(episodes.keys, episodes.state, hindsight)
+            episodes = episodes._replace(
+                goals=(*episodes.goals, hindsight), priors=(*episodes.priors, prior)
+            )
             admitted = first_round if s.rounds == 2 else torch.ones_like(first_round)
             self.pool.add(start[admitted], relabelled[admitted])  # line 20
         self.replay.add(episodes)  # line 19
@@ -108,9 +111,8 @@ class LangGoalIRL:
 
         # As many sampled steps per episode as the paper has, in batches of a size that suits.
         while self.updates * self.rates.batch < self.episodes * s.sampled:
-            with learner.autocast:
-                measured = learner.update_discriminator(self._positive(), self._replayed(False))
-                measured |= learner.update_policy(self._replayed(s.her))  # lines 28-30
+            measured = learner.update_discriminator(self._positive(), self._replayed(False))
+            measured |= learner.update_policy(self._replayed(s.her))  # lines 28-30
             self.updates += 1
             yield measured
 
@@ -161,25 +163,24 @@ def relabel_experts(
         batch = data.rows(rows)
         seen = observe_along(relabel.world, batch, torch.float32)
         state = encoder.base.state.sequence(seen.views, seen.facing)
-        episodes = Episodes(batch.states.to(device), batch.actions.to(device), state, ())
+        episodes = Episodes(batch.states.to(device), batch.actions.to(device), state, (), ())
         said.append(torch.stack([relabel(episodes, chance) for _ in range(goals)], dim=1))
     return torch.cat(said)
 
 
 @torch.no_grad()
 def expert_table(
-    world: World,
-    encoder: FrozenEncoder,
-    data: DemonstrationSet,
-    generated: Tensor,
-    dtype: torch.dtype = torch.bfloat16,
+    learner: Learner, encoder: FrozenEncoder, data: DemonstrationSet, generated: Tensor
 ) -> tuple[Goals, Transitions]:
     """𝒟̃ (line 7): what to follow and the steps to imitate, each demonstration under its own goal
     and under those of `generated` [n, goals, N]."""
-    device, times = world.device, 1 + generated.shape[1]
+    world, times = learner.world, 1 + generated.shape[1]
+    device = world.device
     steps = int((data.actions != NO_ACTION).sum()) * times
     pool = Goals(len(data) * times, max(data.words.shape[1], generated.shape[2]), device)
-    table = Transitions(steps, encoder.base.state.hidden, 1, device, dtype)
+    table = Transitions(
+        steps, encoder.base.state.hidden, world.action_limit, 1, device, learner.dtype
+    )
     for rows in torch.arange(len(data)).split(AT_ONCE):
         batch = data.rows(rows)
         seen = observe_along(world, batch, torch.float32)
@@ -188,5 +189,7 @@ def expert_table(
         for words in (batch.words, *generated[rows].unbind(1)):
             words = words.to(device)
             pool.add(keys[:, 0], words)
-            table.add(Episodes(keys, actions, state, (encoder.goal(state, words),)))
+            goal = encoder.goal(state, words)
+            prior = learner.log_prior(keys, state, goal)
+            table.add(Episodes(keys, actions, state, (goal,), (prior,)))
     return pool, table

@@ -7,13 +7,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from langgoalirl.irl.networks import AddedPolicy, Choices, policy_logits
+from langgoalirl.irl.networks import ActionValue, Prior, policy_logits
 from langgoalirl.irl.transitions import Episodes, Situation
 from langgoalirl.models.base_model import Recurrent
 from langgoalirl.models.layers import masked_log_softmax
 from langgoalirl.models.policy import FrozenEncoder, PolicyHead, last_word
 from langgoalirl.rollout import cast
-from langgoalirl.worlds.types import NO_ACTION, STOP, Observation, World
+from langgoalirl.worlds.types import NO_ACTION, STOP, Choices, Observation, World
 
 
 class OnTheWay(NamedTuple):
@@ -26,15 +26,15 @@ class OnTheWay(NamedTuple):
 
 
 class Actor(nn.Module):
-    """A follower out of the frozen encoders and a policy of either form."""
+    """A follower out of the frozen encoders, a policy of either form, and where that started."""
 
-    def __init__(self, encoder: FrozenEncoder, net: PolicyHead | AddedPolicy) -> None:
+    def __init__(self, encoder: FrozenEncoder, net: PolicyHead | ActionValue, prior: Prior) -> None:
         super().__init__()
-        self.encoder, self.net = encoder, net
+        self.encoder, self.net, self.prior = encoder, net, prior
 
     def begin(self, words: Tensor) -> OnTheWay:
         """Encode the instructions."""
-        return OnTheWay(self.encoder.base.read(words), None, 0, None)
+        return OnTheWay(self.encoder.read(words), None, 0, None)
 
     def act(self, seen: Observation, way: OnTheWay) -> tuple[Tensor, OnTheWay]:
         """Logits [B, K] for one step."""
@@ -46,9 +46,9 @@ class Actor(nn.Module):
         else:
             goal = last_word(*words)
         time = torch.full((len(state),), step, device=state.device)
-        at = Situation(torch.zeros_like(time), time, state, goal)
-        logits = policy_logits(self.net, at, Choices.of(seen.actions, seen.mask))
-        return logits, OnTheWay(words, memory, step + 1, at)
+        choices = Choices.of(seen.actions, seen.mask)
+        at = Situation(torch.zeros_like(time), time, state, goal, self.prior(state, goal, choices))
+        return policy_logits(self.net, at, choices), OnTheWay(words, memory, step + 1, at)
 
 
 @torch.no_grad()
@@ -72,12 +72,12 @@ def collect(
         action = torch.multinomial(log_pi.exp(), 1, generator=generator)[:, 0]
         action = torch.where(going, action, NO_ACTION)
         assert way.at is not None
-        steps.append((key, action, way.at.state, way.at.goal))
+        steps.append((key, action, way.at.state, way.at.goal, way.at.prior))
         key = torch.where(going, world.step(key, action.clamp_min(STOP)), key)
         going = action > STOP
         if not bool(going.any()):
             break
-    keys, actions, states, goals = (
+    keys, actions, states, goals, priors = (
         torch.stack(column, dim=1) for column in zip(*steps, strict=True)
     )
-    return Episodes(keys, actions, states, (goals,))
+    return Episodes(keys, actions, states, (goals,), (priors,))

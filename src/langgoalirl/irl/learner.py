@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import torch
@@ -21,23 +20,21 @@ from langgoalirl.irl.losses import (
     temperature_loss,
 )
 from langgoalirl.irl.networks import (
+    FLOOR,
     ActionValue,
-    AddedPolicy,
-    Choices,
+    Prior,
     RewardModel,
     StateValue,
     policy_logits,
-    unpacked,
 )
 from langgoalirl.irl.transitions import Situation, Steps, join
+from langgoalirl.irl.weights import Weights
 from langgoalirl.models.layers import masked_log_softmax, use_generator
 from langgoalirl.models.policy import PolicyHead
 from langgoalirl.models.sizes import Sizes
+from langgoalirl.run_folder import Tensors, under
 from langgoalirl.training import precision
-from langgoalirl.worlds.types import STOP, World
-
-FLOOR = -10.0
-"""Log-probabilities below this are all the same to reward, critics and discriminator."""
+from langgoalirl.worlds.types import STOP, Choices, World
 
 FORMS = ("added", "dot")
 
@@ -100,31 +97,33 @@ class Learner(nn.Module):
     ) -> None:
         super().__init__()
         self.world, self.rates, self.horizon, self.agile = world, rates, horizon, agile
-        self.dtype, self.autocast = precision(rates.precision, world.device)
-        wide, sizes = (
-            world.feature_width,
-            replace(sizes, layers=rates.layers, dropout=rates.dropout),
-        )
-        self.prior = copy.deepcopy(head).eval().requires_grad_(False) if from_prior else None
-        self.policy: PolicyHead | AddedPolicy = head
+        self.dtype, _ = precision(rates.precision, world.device)
+        wide = world.feature_width
+        sizes = replace(sizes, layers=rates.layers, dropout=rates.dropout)
+        start = copy.deepcopy(head).requires_grad_(False) if from_prior else None
+        self.prior = Prior(start)
+        self.policy: PolicyHead | ActionValue = head
         if rates.policy == "added":
-            self.policy = AddedPolicy(copy.deepcopy(self.prior), wide, sizes, horizon)
-        self.kept = copy.deepcopy(self.policy).eval().requires_grad_(False)
+            self.policy = ActionValue(wide, sizes, horizon, heads=1)
+        self.kept = copy.deepcopy(self.policy).requires_grad_(False)
         self.reward: RewardModel | GoalState = (
             GoalState(sizes, horizon) if agile else RewardModel(wide, sizes, horizon, rates.gamma)
         )
         self.q = ActionValue(wide, sizes, horizon, heads=2)
-        self.q_target = copy.deepcopy(self.q).eval().requires_grad_(False)
-        self.log_alpha = nn.Parameter(torch.tensor(math.log(rates.alpha)))
+        self.q_target = copy.deepcopy(self.q).requires_grad_(False)
+        self.log_alpha = nn.Parameter(torch.tensor([math.log(rates.alpha)]))
         self.to(world.device)
-        self.optimizers = {
-            "reward": _adam(self.reward.parameters(), rates.reward_rate, rates.decay),
-            "critic": _adam(self.q.parameters(), rates.critic_rate, rates.decay),
-            "policy": _adam(
-                [p for p in self.policy.parameters() if p.requires_grad], rates.policy_rate, 0.0
-            ),
-            "temperature": _adam([self.log_alpha], rates.policy_rate, 0.0),
+        half, exact, decay = self.dtype, torch.float32, rates.decay
+        self.weights = {
+            "reward": Weights(self.reward, half, rates.reward_rate, decay),
+            "q": Weights(self.q, half, rates.critic_rate, decay),
+            "q_target": Weights(self.q_target, half),
+            "policy": Weights(self.policy, half, rates.policy_rate),
+            "kept": Weights(self.kept, exact),
         }
+        self.temperature = torch.optim.AdamW(
+            [self.log_alpha], rates.policy_rate, weight_decay=0.0, fused=True
+        )
         self.generator = torch.Generator(world.device)
         use_generator(self, self.generator)
         self.eval()
@@ -132,36 +131,31 @@ class Learner(nn.Module):
     @property
     def alpha(self) -> Tensor:
         """The temperature."""
-        return self.log_alpha.detach().exp()
+        return self.log_alpha.detach()[0].exp()
 
     def choices(self, key: Tensor) -> Choices:
         """The candidates of some states, gathered once for all networks."""
-        embedding, mask = self.world.candidates(key)
-        # By way of float32: from float16 to bfloat16 directly is ten times slower on a CPU.
-        embedding = embedding.float().to(self.dtype)
-        return Choices.of(embedding, mask)
+        return self.world.choices(key, self.dtype)
 
-    def log_pi(self, net: PolicyHead | AddedPolicy, at: Situation, choices: Choices) -> Tensor:
+    def log_pi(self, at: Situation, choices: Choices) -> Tensor:
         """log π [B, K]; -inf where there is no candidate."""
-        return masked_log_softmax(policy_logits(net, at, choices), choices.mask)
+        return masked_log_softmax(policy_logits(self.policy, at, choices), choices.mask)
 
-    def log_prior(self, at: Situation, choices: Choices) -> Tensor:
-        """What Q and g start from, [B, K]: zero without a prior, and where there is nothing."""
-        if self.prior is None:
-            return torch.zeros_like(choices.mask, dtype=torch.float32)
-        log_prior = self.log_pi(self.prior, at, choices).clamp_min(FLOOR)
-        return torch.where(choices.mask, log_prior, 0.0)
+    def log_prior(self, key: Tensor, state: Tensor, goal: Tensor) -> Tensor:
+        """What Q, g and π start from in the states [..., hidden], [..., K]."""
+        choices = self.world.choices(key.flatten(), torch.float32)
+        flat = (part.flatten(0, -2).float() for part in (state, goal))
+        return self.prior(*flat, choices).view(*key.shape, -1)
 
-    def values(self, net: ActionValue, at: Situation, choices: Choices, prior: Tensor) -> Tensor:
+    def values(self, net: ActionValue, at: Situation, choices: Choices) -> Tensor:
         """[heads, B, K] of all candidates, zero where there is nothing."""
-        return unpacked(net(at, choices.row, choices.packed), choices.mask) + prior
+        return choices.unpacked(net(at, choices.row, choices.embedding)) + at.prior
 
-    def f(self, steps: Steps, choices: Choices, prior: Tensor) -> tuple[Tensor, Tensor]:
+    def f(self, steps: Steps, choices: Choices) -> tuple[Tensor, Tensor]:
         """f and g [b] of the actions that were taken."""
         assert isinstance(self.reward, RewardModel)
-        row = torch.arange(len(steps.action), device=prior.device)
-        taken = choices.embedding[row, steps.action]
-        g = self.reward.g(steps.now, row, taken)[0] + prior[row, steps.action]
+        taken = choices.embedding.index_select(0, choices.first + steps.action)
+        g = self.reward.g(steps.now, None, taken)[0] + _taken(steps.now.prior, steps.action)
         return g + self.reward.shaping(steps.now, steps.then, steps.last), g
 
     def update_discriminator(self, positive: Steps, negative: Steps) -> dict[str, Tensor]:
@@ -172,11 +166,9 @@ class Learner(nn.Module):
             both = join([positive, negative])
             with torch.no_grad():
                 choices = self.choices(both.now.key)
-                prior = self.log_prior(both.now, choices)
-                log_pi = self.log_pi(self.policy, both.now, choices).clamp_min(FLOOR)
-                log_pi = log_pi.gather(1, both.action[:, None])[:, 0]
+                log_pi = _taken(self.log_pi(both.now, choices), both.action).clamp_min(FLOOR)
             self.reward.train()
-            f, _ = self.f(both, choices, prior)
+            f, _ = self.f(both, choices)
             self.reward.eval()
             logit, smoothing = f - log_pi, self.rates.smoothing
             b, stopped = len(positive.action), both.action == STOP
@@ -189,45 +181,47 @@ class Learner(nn.Module):
                 "f_positive": f[:b].mean(),
                 "f_negative": f[b:].mean(),
             }
-        self._step("reward", loss)
+        loss.backward()
+        self.weights["reward"].step()
         return {"d_loss": loss.detach(), **{k: v.detach() for k, v in details.items()}}
 
     def update_policy(self, steps: Steps) -> dict[str, Tensor]:
         """One soft actor-critic update; the reward is the current discriminator's."""
-        rates, alpha = self.rates, self.alpha
+        rates, alpha, now = self.rates, self.alpha, steps.now
         with torch.no_grad():
-            here, there = self.choices(steps.now.key), self.choices(steps.then.key)
-            prior_here = self.log_prior(steps.now, here)
-            prior_there = self.log_prior(steps.then, there)
-            reward, absorbed = self.paid(steps, here, prior_here)
-            log_pi_there = self.log_pi(self.policy, steps.then, there)
-            q_there = self.values(self.q_target, steps.then, there, prior_there).amin(0)
+            here, there = self.choices(now.key), self.choices(steps.then.key)
+            reward, absorbed = self.paid(steps, here)
+            log_pi_there = self.log_pi(steps.then, there)
+            q_there = self.values(self.q_target, steps.then, there).amin(0)
             value = soft_value(log_pi_there.clamp_min(-100), q_there, there.mask, alpha)
             stopped = steps.action == STOP
-            after = torch.where(stopped, absorbed[steps.now.time + 1], value)
+            after = torch.where(stopped, absorbed[now.time + 1], value)
             after = torch.where(steps.last & ~stopped, 0.0, after)  # nothing beyond the horizon
             target = reward + rates.gamma * after
 
         self.q.train()
-        q = self.values(self.q, steps.now, here, prior_here)
-        chosen = q.gather(2, steps.action.expand(len(q), -1)[..., None])[..., 0]
-        critic_loss = q_loss(chosen, target)
-        self._step("critic", critic_loss)
+        taken = here.embedding.index_select(0, here.first + steps.action)
+        critic_loss = q_loss(self.q(now, None, taken) + _taken(now.prior, steps.action), target)
         self.q.eval()
+        critic_loss.backward()
+        self.weights["q"].step()
+        self.weights["q_target"].follow(self.weights["q"], rates.target_rate)
 
         with torch.no_grad():
-            q_here = self.values(self.q, steps.now, here, prior_here).amin(0)
+            q_here = self.values(self.q, now, here).amin(0)
         self.policy.train()
-        log_pi = self.log_pi(self.policy, steps.now, here).clamp_min(-100)
-        actor_loss = policy_loss(log_pi, q_here, here.mask, alpha)
-        self._step("policy", actor_loss)
+        log_pi = self.log_pi(now, here).clamp_min(-100)
         self.policy.eval()
-
+        actor_loss = policy_loss(log_pi, q_here, here.mask, alpha)
+        actor_loss.backward()
+        self.weights["policy"].step()
+        self.weights["kept"].follow(self.weights["policy"], 1 - rates.average)
         with torch.no_grad():
             entropy = soft_value(log_pi, torch.zeros_like(q_here), here.mask, 1.0)
-            self._follow()
         if rates.entropy > 0:
-            self._step("temperature", temperature_loss(self.log_alpha, entropy, rates.entropy))
+            temperature_loss(self.log_alpha, entropy, rates.entropy).backward()
+            self.temperature.step()
+            self.temperature.zero_grad()
         return {
             "q_loss": critic_loss.detach(),
             "pi_loss": actor_loss.detach(),
@@ -237,41 +231,52 @@ class Learner(nn.Module):
             "q": q_here.masked_fill(~here.mask, -torch.inf).amax(1).mean(),
         }
 
-    def paid(self, steps: Steps, here: Choices, prior: Tensor) -> tuple[Tensor, Tensor]:
+    def paid(self, steps: Steps, here: Choices) -> tuple[Tensor, Tensor]:
         """r [b] by the discriminator as it is now, and what having stopped is worth from each
         time on, [horizon + 1]."""
         if isinstance(self.reward, GoalState):
-            return self.reward.paid(steps), torch.zeros(self.horizon + 1, device=prior.device)
-        f, g = self.f(steps, here, prior)
+            return self.reward.paid(steps), torch.zeros(self.horizon + 1, device=here.mask.device)
+        f, g = self.f(steps, here)
         absorbed = absorbed_values(self.reward.absorbed, self.rates.gamma)
         return (f if self.rates.reward == "f" else g), absorbed
 
-    def _step(self, name: str, loss: Tensor) -> None:
-        optimizer = self.optimizers[name]
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        for group in optimizer.param_groups:
-            nn.utils.clip_grad_norm_(group["params"], 5.0)
-        optimizer.step()
-
-    def results(self) -> dict[str, Tensor]:
+    def results(self) -> Tensors:
         """What is left when training is over: the averaged policy, its prior and the reward."""
-        parts = {"policy": self.kept, "reward": self.reward}
-        if self.prior is not None:
-            parts["prior"] = self.prior
-        return {f"{k}.{n}": v for k, part in parts.items() for n, v in part.state_dict().items()}
+        parts = {"policy": self.weights["kept"].named(), "reward": self.weights["reward"].named()}
+        parts["prior"] = self.prior.state_dict()
+        return {f"{k}.{n}": v for k, part in parts.items() for n, v in part.items()}
 
-    def _follow(self) -> None:
-        """Target critics and kept policy move a little towards the current ones."""
-        for slow, fast, share in (
-            (self.q_target, self.q, self.rates.target_rate),
-            (self.kept, self.policy, 1 - self.rates.average),
-        ):
-            torch._foreach_lerp_(list(slow.parameters()), list(fast.parameters()), share)
+    def load_results(self, results: Tensors) -> None:
+        """A learner whose policy and reward are those that `results` gave."""
+        for name in ("policy", "kept"):
+            self.weights[name].load(under(results, "policy."))
+        self.weights["reward"].load(under(results, "reward."))
+        self.prior.load_state_dict(under(results, "prior."))
+
+    def state(self) -> Tensors:
+        """What a checkpoint keeps."""
+        kept = {f"{k}.{n}": v for k, w in self.weights.items() for n, v in w.state().items()}
+        moments = self.temperature.state.get(self.log_alpha, {})
+        return (
+            kept
+            | {"log_alpha": self.log_alpha.detach()}
+            | {f"temperature.{k}": v for k, v in moments.items()}
+        )
+
+    @torch.no_grad()
+    def restore(self, tensors: Tensors) -> None:
+        """Back to what `state` gave."""
+        for name, weights in self.weights.items():
+            weights.restore(under(tensors, f"{name}."))
+        self.log_alpha.copy_(tensors["log_alpha"])
+        if moments := under(tensors, "temperature."):
+            groups = self.temperature.state_dict()["param_groups"]
+            self.temperature.load_state_dict({"state": {0: moments}, "param_groups": groups})
 
 
-def _adam(parameters: Iterable[Tensor], rate: float, decay: float) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay, fused=True)
+def _taken(values: Tensor, action: Tensor) -> Tensor:
+    """[b] the entries of [b, K] that belong to the actions."""
+    return values.gather(1, action[:, None])[:, 0]
 
 
 class GoalState(nn.Module):

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from langgoalirl.irl.transitions import Situation
-from langgoalirl.models.layers import MLP, Dropout
-from langgoalirl.models.policy import Frozen, PolicyHead
+from langgoalirl.models.layers import MLP, Dropout, masked_log_softmax
+from langgoalirl.models.policy import PolicyHead
 from langgoalirl.models.sizes import Sizes
+from langgoalirl.worlds.types import Choices
 
-
-class Choices(NamedTuple):
-    """The candidates of B states, padded to K and packed to the P that exist."""
-
-    embedding: Tensor  # [B, K, D]
-    mask: Tensor  # [B, K]
-    row: Tensor  # [P] whose candidate it is
-    packed: Tensor  # [P, D]
-
-    @classmethod
-    def of(cls, embedding: Tensor, mask: Tensor) -> Choices:
-        """Both forms of the same candidates."""
-        return cls(embedding, mask, mask.nonzero()[:, 0], embedding[mask])
+FLOOR = -10.0
+"""Log-probabilities below this are all the same to reward, critics, discriminator and start."""
 
 
 class ActionValue(nn.Module):
@@ -34,6 +23,9 @@ class ActionValue(nn.Module):
     A first layer on [state; action] is the sum of a layer on the state and one on the action, so
     the state is multiplied once and not once per candidate; and only candidates that exist are
     computed. The last layer starts at zero: what a network adds to its prior grows from nothing.
+
+    Dropout comes before the last layer and hides the same units from all candidates of a state, so
+    that they are compared on equal terms.
     """
 
     def __init__(self, feature_width: int, sizes: Sizes, horizon: int, heads: int) -> None:
@@ -50,64 +42,60 @@ class ActionValue(nn.Module):
         self.drop = Dropout(sizes.dropout)
         nn.init.zeros_(self.time.weight)
 
-    def forward(self, at: Situation, row: Tensor, embedding: Tensor) -> Tensor:
-        """[heads, P] for P candidates: `row` [P] says whose, `embedding` [P, D] what they are."""
-        state = self.state(torch.cat([at.state, at.goal], dim=-1))
-        state = state + self.time(at.time).to(state.dtype)  # else all that follows is float32
-        hidden = torch.relu(state.index_select(0, row) + self.action(embedding))
-        hidden = self.drop(hidden)
+    def forward(self, at: Situation, row: Tensor | None, embedding: Tensor) -> Tensor:
+        """[heads, P] for P candidates: `row` [P] says whose (None: one for each state),
+        `embedding` [P, D] what they are."""
+        dtype = self.out.dtype
+        state = self.state(torch.cat([at.state, at.goal], dim=-1).to(dtype)) + self.time(at.time)
+        hidden = state if row is None else state.index_select(0, row)
+        hidden = hidden.addmm_(embedding.to(dtype), self.action.weight.T).relu_()
         for weight in self.middle:
             each = hidden.view(-1, self.heads, self.hidden).transpose(0, 1)
-            each = self.drop(torch.relu(torch.bmm(each, weight)))
-            hidden = each.transpose(0, 1).flatten(1)
+            hidden = torch.bmm(each, weight).relu_().transpose(0, 1).flatten(1)
+        if self.training and self.drop.kept < 256:
+            mask = self.drop(state.new_ones(state.shape))
+            hidden = hidden * (mask if row is None else mask.index_select(0, row))
         # The heads' last layers side by side, as one product that copies nothing.
-        value = hidden @ torch.block_diag(*self.out[..., None])
-        return value.float().T + self.bias[:, None]
+        return (hidden @ torch.block_diag(*self.out[..., None])).float().T + self.bias[:, None]
 
 
-def unpacked(packed: Tensor, mask: Tensor) -> Tensor:
-    """[heads, B, K] from [heads, P], zero where there is no candidate."""
-    full = packed.new_zeros(len(packed), *mask.shape)
-    full[:, mask] = packed
-    return full
+class Prior(nn.Module):
+    """log π of behaviour cloning, floored: what Q, g and π start from. Zero without one."""
 
-
-class AddedPolicy(nn.Module):
-    """π = Softmax(e^a · MLP([h^s; g]) + MLP([h^s; g; e^a])).
-
-    The first term is where π starts, and stays as it is: behaviour cloning. The second has the form
-    of Q, which π is to follow, and begins at zero. The first form alone cannot follow Q.
-    """
-
-    def __init__(
-        self, start: PolicyHead | None, feature_width: int, sizes: Sizes, horizon: int
-    ) -> None:
+    def __init__(self, head: PolicyHead | None) -> None:
         super().__init__()
-        self.start = None if start is None else start.eval().requires_grad_(False)
-        self.added = ActionValue(feature_width, sizes, horizon, heads=1)
+        self.head = head
 
-    def train(self, mode: bool = True) -> AddedPolicy:
-        """Where π starts knows no dropout."""
-        super().train(mode)
-        if self.start is not None:
-            self.start.eval()
-        return self
+    def train(self, mode: bool = True) -> Prior:
+        """Learned before; it never changes and knows no dropout."""
+        return super().train(False)
 
-    def forward(self, at: Situation, choices: Choices) -> Tensor:
-        """Logits [B, K]."""
-        logits = unpacked(self.added(at, choices.row, choices.packed), choices.mask)[0]
-        if self.start is None:
-            return logits
-        with torch.no_grad():
-            start = self.start(Frozen(at.state, at.goal), choices.embedding)
-        return start.float() + logits
+    @torch.no_grad()
+    def forward(self, state: Tensor, goal: Tensor, choices: Choices) -> Tensor:
+        """[B, K], zero where there is no candidate."""
+        if self.head is None:
+            return torch.zeros_like(choices.mask, dtype=torch.float32)
+        logits = dot_logits(self.head, state, goal, choices)
+        log_pi = masked_log_softmax(logits, choices.mask).clamp_min(FLOOR)
+        return torch.where(choices.mask, log_pi, 0.0)
 
 
-def policy_logits(net: PolicyHead | AddedPolicy, at: Situation, choices: Choices) -> Tensor:
-    """Logits [B, K] of a policy of either form."""
-    if isinstance(net, AddedPolicy):
-        return net(at, choices)
-    return net(Frozen(at.state, at.goal), choices.embedding)
+def dot_logits(head: PolicyHead, state: Tensor, goal: Tensor, choices: Choices) -> Tensor:
+    """e^a · MLP([h^s; g]), [B, K]."""
+    wanted = head.wanted(torch.cat([state, goal], dim=-1).to(head.dtype))
+    packed = (choices.embedding.to(head.dtype) * wanted.index_select(0, choices.row)).sum(-1)
+    return choices.unpacked(packed.float()[None])[0]
+
+
+def policy_logits(net: PolicyHead | ActionValue, at: Situation, choices: Choices) -> Tensor:
+    """Logits [B, K] of a policy of either form.
+
+    The paper's π = Softmax(e^a · MLP([h^s; g])) cannot follow every Q. With a network of Q's own
+    form that is added to where π starts, π = Softmax(log π_BC + MLP([h^s; g; e^a])), it can.
+    """
+    if isinstance(net, PolicyHead):
+        return dot_logits(net, at.state, at.goal, choices)
+    return at.prior + choices.unpacked(net(at, choices.row, choices.embedding))[0]
 
 
 def _uniform(heads: int, wide: int) -> Tensor:
@@ -129,8 +117,8 @@ class StateValue(nn.Module):
 
     def forward(self, at: Situation) -> Tensor:
         """[B]."""
-        value = self.mlp(torch.cat([at.state, at.goal], dim=-1)) + self.time(at.time)
-        return value.float()[:, 0]
+        state = torch.cat([at.state, at.goal], dim=-1).to(self.time.weight.dtype)
+        return (self.mlp(state).float() + self.time(at.time).float())[:, 0]
 
 
 class RewardModel(nn.Module):

@@ -6,7 +6,8 @@
 
 The row behind a row holds the state that followed, unless it was its episode's last. A table that
 is full overwrites its oldest rows. Keys are kept, never features; what the frozen encoders said of
-a state is kept beside its key, in half precision, so that no update works it out again.
+a state is kept beside its key, in half precision, and so is log π of where the policy started: no
+update works them out again.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Episodes(NamedTuple):
     actions: Tensor  # [B, T], then NO_ACTION
     state: Tensor  # h^s, [B, T, hidden]
     goals: tuple[Tensor, ...]  # g under each goal that is known, [B, T, hidden] each
+    priors: tuple[Tensor, ...]  # log π_BC under each of them, [B, T, K]
 
     @property
     def steps(self) -> int:
@@ -43,6 +45,7 @@ class Situation(NamedTuple):
     time: Tensor  # [B] actions taken before
     state: Tensor  # h^s, [B, hidden]
     goal: Tensor  # g, [B, hidden]
+    prior: Tensor  # log π_BC, [B, K]; zero without one, and where there is no candidate
 
 
 class Steps(NamedTuple):
@@ -55,12 +58,14 @@ class Steps(NamedTuple):
 
 
 class Transitions:
-    """A table of steps under `goals` goals each, with encodings in `dtype`."""
+    """A table of steps among at most `actions` candidates, under `goals` goals each, with encodings
+    in `dtype`."""
 
     def __init__(
         self,
         capacity: int,
         hidden: int,
+        actions: int,
         goals: int,
         device: torch.device,
         dtype: torch.dtype = torch.bfloat16,
@@ -76,6 +81,7 @@ class Transitions:
             "last": column(torch.bool),
             "state": column(dtype, hidden),
             **{f"goal{i}": column(dtype, hidden) for i in range(goals)},
+            **{f"prior{i}": column(torch.float32, actions) for i in range(goals)},
         }
 
     def add(self, episodes: Episodes) -> None:
@@ -90,6 +96,7 @@ class Transitions:
             "last": time == lengths - 1,
             "state": episodes.state,
             **{f"goal{i}": goal for i, goal in enumerate(episodes.goals)},
+            **{f"prior{i}": prior for i, prior in enumerate(episodes.priors)},
         }
         count = int(lengths.sum())
         if count > self.capacity:
@@ -119,6 +126,7 @@ class Transitions:
             columns["time"][rows].long(),
             columns["state"].index_select(0, rows),
             columns[f"goal{goal}"].index_select(0, rows),
+            columns[f"prior{goal}"].index_select(0, rows),
         )
 
     def tensors(self) -> dict[str, Tensor]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from langgoalirl.language.vocabulary import PAD
 from langgoalirl.models.base_model import BaseModel, FeatureMask, Recurrent, StateEncoder
 from langgoalirl.models.layers import MLP, Dropout
 from langgoalirl.models.sizes import Sizes
@@ -36,10 +37,15 @@ class FrozenEncoder(nn.Module):
         """Frozen for good: dropout stays off."""
         return super().train(False)
 
+    def read(self, words: Tensor) -> tuple[Tensor, Tensor]:
+        """The instructions, encoded as far as the longest of them goes."""
+        longest = int((words != PAD).sum(1).max())
+        return self.base.read(words[:, :longest])
+
     @torch.no_grad()
     def goal(self, state: Tensor, words: Tensor) -> Tensor:
         """g [B, T, hidden] for the states [B, T, hidden] of episodes under their instructions."""
-        encoded = self.base.read(words)
+        encoded = self.read(words)
         if self.attention:
             return self.base.attended_goal(state, encoded)
         return last_word(*encoded)[:, None].expand_as(state)
@@ -67,12 +73,22 @@ class PolicyHead(nn.Module):
         self.mask = FeatureMask(feature_width, sizes.feature_dropout)
         self.drop = Dropout(sizes.dropout)
 
-    def forward(self, frozen: Frozen, actions: Tensor) -> Tensor:
-        """Logits [..., K] from h^s, g [..., hidden] and candidates [..., K, D]."""
-        wanted = self.mlp(self.drop(torch.cat(frozen, dim=-1)))
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision that it computes in."""
+        return next(self.parameters()).dtype
+
+    def wanted(self, joined: Tensor) -> Tensor:
+        """MLP([h^s; g]), [..., D]: what the best action would look like."""
+        wanted = self.mlp(self.drop(joined))
         if self.training:
             mask = self.mask(wanted)  # one for all steps of a trajectory
             wanted = wanted * mask.view(len(mask), *[1] * (wanted.ndim - 2), -1)
+        return wanted
+
+    def forward(self, frozen: Frozen, actions: Tensor) -> Tensor:
+        """Logits [..., K] from h^s, g [..., hidden] and candidates [..., K, D]."""
+        wanted = self.wanted(torch.cat(frozen, dim=-1))
         return (actions @ wanted.unsqueeze(-1)).squeeze(-1)
 
 

@@ -25,7 +25,7 @@ from langgoalirl.worlds.geometry import (
     Floats,
     candidates,
 )
-from langgoalirl.worlds.types import STOP, Observation, Split, Tasks
+from langgoalirl.worlds.types import STOP, Choices, Observation, Split, Tasks
 
 DIRECTION = 4  # cos and sin of a heading, cos and sin of an elevation
 
@@ -171,6 +171,7 @@ class NavGraph:
         nowhere = len(self._views) - 1
         seen_in = self._row[:, None] * VIEWS + self.through
         self._action_row = torch.where(self._leads_away, seen_in, nowhere)  # [N, K]
+        self._packed_in: dict[torch.dtype, tuple[Tensor, Tensor, Tensor, Tensor]] = {}
 
     @cached_property
     def digest(self) -> str:
@@ -199,15 +200,48 @@ class NavGraph:
         views = _rows(self._panoramas, self._row[viewpoint])
         views = views.view(-1, VIEWS, self.feature_width)
         views[..., -DIRECTION:] = self._view_direction[heading]
-        return Observation(views, *self.candidates(state), self._facing[view])
-
-    def candidates(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        """The candidates' embeddings [B, K, D] and which exist [B, K], without the views."""
-        viewpoint, heading = state // VIEWS, state % HEADINGS
         actions = _rows(self._views, self._action_row[viewpoint].flatten())
         actions = actions.view(-1, self.action_limit, self.feature_width)
         actions[..., -DIRECTION:] = self._action_direction[heading, viewpoint]
-        return actions, self.mask[viewpoint]
+        return Observation(views, actions, self.mask[viewpoint], self._facing[view])
+
+    def choices(self, state: Tensor, dtype: torch.dtype) -> Choices:
+        """The candidates that exist, out of a table that holds them alone."""
+        embedding, towards, first_of, count_of = self._packed(dtype)
+        viewpoint, heading = state // VIEWS, state % HEADINGS
+        count, b = count_of[viewpoint], len(state)
+        row = torch.arange(b, device=self.device)
+        if self.device.type == "cpu":
+            row = row.repeat_interleave(count)
+            first = count.cumsum(0) - count
+            column = torch.arange(len(row)) - first[row]
+        else:  # how many there are is not known without waiting for the device: take them all
+            row = row.repeat_interleave(self.action_limit, output_size=b * self.action_limit)
+            column = torch.arange(self.action_limit, device=self.device).repeat(b)
+            first = torch.arange(b, device=self.device) * self.action_limit
+        # Absent ones, where there are any, look like *stop*; the mask tells them apart.
+        entry = first_of[viewpoint][row] + torch.where(column < count[row], column, STOP)
+        actions = _rows(embedding, entry)
+        actions[:, -DIRECTION:] = towards[heading[row], entry]
+        slot = row * self.action_limit + column
+        return Choices(actions, row, slot, first, self.mask[viewpoint])
+
+    def _packed(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """All M candidates of all viewpoints [M, D], their directions under each heading
+        [12, M, 4], and each viewpoint's first one and number; converted once."""
+        if dtype not in self._packed_in:
+            exist = self.mask.flatten().nonzero()[:, 0]
+            embedding = self._views.index_select(0, self._action_row.flatten()[exist])
+            towards = self._action_direction.flatten(1, 2)[:, exist]
+            count = self.mask.sum(1)
+            # By way of float32: from float16 to bfloat16 directly is ten times slower on a CPU.
+            self._packed_in[dtype] = (
+                embedding.float().to(dtype),
+                towards.float().to(dtype),
+                count.cumsum(0) - count,
+                count,
+            )
+        return self._packed_in[dtype]
 
     def split(self, name: str) -> Split:
         """A bare graph has no data; the worlds built on it do."""

@@ -28,6 +28,32 @@ class Observation(NamedTuple):
     facing: Tensor  # [B, 4] cos and sin of the agent's own heading and elevation
 
 
+class Choices(NamedTuple):
+    """The candidates of B states one behind the other: P rows instead of B · K.
+
+    A state's candidates fill its first columns, so that action i is row `first` + i.
+    """
+
+    embedding: Tensor  # [P, D] as in `Observation.actions`
+    row: Tensor  # [P] whose candidate it is, 0 … B - 1
+    slot: Tensor  # [P] where it stands in [B · K]
+    first: Tensor  # [B] the row of each state's *stop*
+    mask: Tensor  # [B, K]
+
+    @classmethod
+    def of(cls, actions: Tensor, mask: Tensor) -> Choices:
+        """The same from the padded form, [B, K, D] and [B, K]."""
+        row = mask.nonzero()[:, 0]
+        slot = mask.flatten().nonzero()[:, 0]
+        count = mask.sum(1)
+        return cls(actions.flatten(0, 1)[slot], row, slot, count.cumsum(0) - count, mask)
+
+    def unpacked(self, packed: Tensor) -> Tensor:
+        """[heads, B, K] from [heads, P], zero where there is no candidate."""
+        full = packed.new_zeros(len(packed), self.mask.numel())
+        return full.index_copy(1, self.slot, packed).view(len(packed), *self.mask.shape)
+
+
 @dataclass(frozen=True)
 class Tasks:
     """All that a learner may know of a task: where it starts and what it is told."""
@@ -110,8 +136,8 @@ class World(Protocol):
         """What is perceived in each state."""
         ...
 
-    def candidates(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        """The part of `observe` that networks on a frozen state need: `actions` and `mask`."""
+    def choices(self, state: Tensor, dtype: torch.dtype) -> Choices:
+        """The part of `observe` that networks on a frozen state need, in their precision."""
         ...
 
     def split(self, name: str) -> Split:

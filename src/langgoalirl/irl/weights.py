@@ -1,0 +1,105 @@
+"""A network's parameters end to end in one row: one copy, one norm, one optimiser step for all.
+
+    exact   fp32  | matrices …                    | vectors … |   what is learned
+    half    bf16  | matrices …                    |               what is multiplied with
+
+The network's own parameters are views of these rows. Matrices are multiplied with in half
+precision and learn in fp32, where small steps are not lost; the few vectors stay fp32 altogether.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+
+from langgoalirl.run_folder import Tensors
+
+LARGEST_NORM = 5.0
+
+
+class Weights:
+    """The parameters of `net` in rows; with a step size also their gradients and AdamW."""
+
+    def __init__(
+        self, net: nn.Module, dtype: torch.dtype, rate: float = 0.0, decay: float = 0.0
+    ) -> None:
+        self.names, places = [], []
+        for name, parameter, matrix in sorted(_parameters(net), key=lambda found: not found[2]):
+            self.names.append(name)
+            places.append((parameter, matrix and dtype != torch.float32))
+        device = places[0][0].device
+        self.sizes = [parameter.numel() for parameter, _ in places]
+        self.shapes = [parameter.shape for parameter, _ in places]
+        self.exact = torch.cat([p.detach().flatten() for p, _ in places])
+        self.halves = sum(p.numel() for p, half in places if half)
+        self.half = self.exact[: self.halves].to(dtype)
+        learned = rate > 0
+        self.gradient = torch.zeros_like(self.exact) if learned else torch.empty(0, device=device)
+        self.half_gradient = torch.zeros_like(self.half)
+        begin = 0
+        for parameter, half in places:
+            part = slice(begin, begin + parameter.numel())
+            row, slope = (self.half, self.half_gradient) if half else (self.exact, self.gradient)
+            parameter.data = row[part].view(parameter.shape)
+            if learned:
+                parameter.grad = slope[part].view(parameter.shape)
+            begin = part.stop
+        self.optimizer = None
+        if learned:
+            # On a GPU the whole update can be recorded: the number of steps is kept there too.
+            self.optimizer = torch.optim.AdamW(
+                [self.exact], lr=rate, weight_decay=decay, fused=True
+            )
+            self.exact.grad = self.gradient
+
+    def step(self) -> None:
+        """One step down the gradient that was gathered since the last one."""
+        assert self.optimizer is not None
+        self.gradient[: self.halves] = self.half_gradient
+        nn.utils.clip_grad_norm_([self.exact], LARGEST_NORM)
+        self.optimizer.step()
+        self.half.copy_(self.exact[: self.halves])
+        self.gradient.zero_()
+        self.half_gradient.zero_()
+
+    def follow(self, other: Weights, share: float) -> None:
+        """A little towards another network's."""
+        self.exact.lerp_(other.exact, share)
+        self.half.copy_(self.exact[: self.halves])
+
+    def named(self) -> Tensors:
+        """Every parameter by its name, in fp32."""
+        parts = self.exact.split(self.sizes)
+        return {n: p.view(s) for n, p, s in zip(self.names, parts, self.shapes, strict=True)}
+
+    def load(self, tensors: Tensors) -> None:
+        """Take over what `named` gave."""
+        for name, part in self.named().items():
+            part.copy_(tensors[name])
+        self.half.copy_(self.exact[: self.halves])
+
+    def state(self) -> Tensors:
+        """What a checkpoint keeps: parameters and the optimiser's moments."""
+        kept = {"exact": self.exact}
+        if self.optimizer is not None:
+            kept |= {f"adam.{k}": v for k, v in self.optimizer.state[self.exact].items()}
+        return kept
+
+    def restore(self, tensors: Tensors) -> None:
+        """Back to what `state` gave."""
+        self.exact.copy_(tensors["exact"])
+        self.half.copy_(self.exact[: self.halves])
+        moments = {k[5:]: v for k, v in tensors.items() if k.startswith("adam.")}
+        if self.optimizer is not None and moments:
+            groups = self.optimizer.state_dict()["param_groups"]
+            self.optimizer.load_state_dict({"state": {0: moments}, "param_groups": groups})
+
+
+def _parameters(net: nn.Module) -> Iterator[tuple[str, nn.Parameter, bool]]:
+    """Every parameter that learns, by name, and whether it belongs to a matrix product."""
+    for place, module in net.named_modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            matrix = parameter.ndim > 1 or isinstance(module, nn.Linear)
+            yield f"{place}.{name}".lstrip("."), parameter, matrix
