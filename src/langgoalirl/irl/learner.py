@@ -57,7 +57,7 @@ class Rates:
         "added", "π's form: a network like Q's added to where it starts, or e^a · MLP alone", FORMS
     )
     layers: int = option(2, "layers of discriminator, critics and what is added to the policy")
-    dropout: float = option(0.15, "dropout rate inside them")
+    dropout: float = option(0.3, "dropout rate before their last layers")
     decay: float = option(0.0, "weight decay of discriminator and critics")
     precision: str = option("bf16", "of encodings and matrix products", ("bf16", "fp32"))
     average: float = option(0.998, "decay of the averaged policy weights that are kept")
