@@ -22,6 +22,7 @@ from langgoalirl.irl.algorithm import LangGoalIRL, Strategies, expert_table, rel
 from langgoalirl.irl.collect import Actor
 from langgoalirl.irl.learner import Learner, Rates
 from langgoalirl.irl.relabel import Relabeller
+from langgoalirl.memory import peak_memory
 from langgoalirl.models.policy import FrozenEncoder, Policy
 from langgoalirl.pretrain import (
     Ground,
@@ -236,6 +237,7 @@ def _run(run: RunFolder, algorithm: LangGoalIRL, recipe: Learning, looks: dict[s
                     interactions=algorithm.interactions,
                     **numbers,
                     seconds=round(seconds, 1),
+                    peak_gb=round(peak_memory(), 2),
                 )
                 board.show(algorithm.interactions, numbers)
                 bar.show(**{k: v for k, v in numbers.items() if k.startswith(("sr_", "d_"))})

@@ -143,4 +143,4 @@ def write_stage_result(
     )
 
 
-_CURVE = ("interactions", "seconds", "d_loss", "entropy")
+_CURVE = ("interactions", "seconds", "d_loss", "entropy", "peak_gb")
