@@ -358,12 +358,17 @@ def test_choices_are_the_candidates_that_an_observation_shows(dtype: torch.dtype
     state = torch.randint(6 * 36, (40,), generator=draw)
     seen, found = world.observe(state), world.choices(state, dtype)
     wanted = Choices.of(seen.actions.to(dtype), seen.mask)
-    for name in Choices._fields:
-        assert torch.equal(getattr(found, name), getattr(wanted, name)), name
+    count = len(wanted.row)
+    for name in ("embedding", "row", "slot"):
+        assert torch.equal(getattr(found, name)[:count], getattr(wanted, name)), name
+    assert torch.equal(found.first, wanted.first)
+    assert torch.equal(found.mask, wanted.mask)
     assert found.embedding.dtype == dtype
+    assert len(found.row) == 64 * math.ceil(count / 64)
+    assert bool((found.slot[count:] == found.mask.numel()).all())
     value = torch.arange(2 * len(found.row)).view(2, -1).float()
     padded = found.unpacked(value)
-    assert torch.equal(padded[:, seen.mask], value)
+    assert torch.equal(padded[:, seen.mask], value[:, :count])
     assert bool((padded[:, ~seen.mask] == 0).all())
     for action in range(world.action_limit):
         has = seen.mask[:, action]

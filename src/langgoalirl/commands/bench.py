@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langgoalirl.commands.shared import add_json, show
+from langgoalirl.errors import UserError
+
+if TYPE_CHECKING:
+    from langgoalirl.recipe import WorldChoice
 
 
 def add(commands: argparse._SubParsersAction) -> None:
@@ -16,9 +20,18 @@ def add(commands: argparse._SubParsersAction) -> None:
         "bench",
         help="measure speed",
         description="Measure speed on one thread, beside what memory and matrix products of this "
-        "machine allow, in the same run.",
+        "machine allow, in the same run. Without WHAT: every part of the adversarial loop, in CPU "
+        "milliseconds, and the whole of it; beside the plain update that is kept in benchmarks/.",
     )
-    kinds = parser.add_subparsers(title="what to measure", metavar="WHAT", required=True)
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", help="Room-to-Room (or $LANGGOALIRL_R2R), else houses"
+    )
+    parser.add_argument("--hidden", type=int, default=512, help="hidden units (the paper's: 512)")
+    parser.add_argument("--batch", type=int, default=256, help="steps in each batch of an update")
+    _add_results(parser)
+    add_json(parser)
+    parser.set_defaults(run=run_learning)
+    kinds = parser.add_subparsers(title="what else to measure", metavar="WHAT")
     world = kinds.add_parser(
         "world",
         help="environment steps per second",
@@ -49,6 +62,21 @@ def add(commands: argparse._SubParsersAction) -> None:
     add_json(pretrain)
     pretrain.set_defaults(run=run_pretrain)
 
+    curves = kinds.add_parser(
+        "curves",
+        help="what an update costs as things grow",
+        description="Milliseconds an update against batch, hidden units, candidates and width of "
+        "features, interactions per second against episodes at a time, and gigabytes against steps "
+        "in the replay buffer.",
+    )
+    curves.add_argument(
+        "--data", type=Path, metavar="DIR", help="Room-to-Room (or $LANGGOALIRL_R2R), else houses"
+    )
+    curves.add_argument("--plot", type=Path, metavar="FILE", help="draw them there, as SVG")
+    _add_results(curves)
+    add_json(curves)
+    curves.set_defaults(run=run_curves)
+
 
 def _add_results(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results", type=Path, metavar="FILE", help="write the numbers there")
@@ -61,6 +89,76 @@ def _keep(options: argparse.Namespace, numbers: dict[str, Any], config: dict[str
 
     if options.results:
         write_json(options.results, {**provenance(), "config": config, "metrics": numbers})
+
+
+def _world(options: argparse.Namespace) -> WorldChoice:
+    from langgoalirl.recipe import WorldChoice
+
+    place = options.data or os.environ.get("LANGGOALIRL_R2R")
+    return WorldChoice("r2r", data=str(place)) if place else WorldChoice("houses")
+
+
+def run_learning(options: argparse.Namespace) -> None:
+    """langgoalirl bench."""
+    from langgoalirl.bench.learning import bench_learning
+
+    if options.hidden < 4 or options.hidden % 4 or options.batch < 2:
+        raise UserError("--hidden must be a multiple of 4, and --batch at least 2.")
+    numbers = bench_learning(_world(options), options.hidden, options.batch)
+    _keep(options, numbers, {"hidden": options.hidden, "batch": options.batch})
+    rows = [
+        (
+            name,
+            f"{row['ms']:.2f}",
+            f"{row['spread']:.2f}",
+            f"{row['gflop']:.2f}" if row["gflop"] else "",
+            f"{row['of_products']:.0%}" if row["gflop"] else "",
+        )
+        for name, row in numbers["parts"].items()
+    ]
+    rows += [
+        (
+            f"{name.replace('_', ' update, ')}: {row['times']:.1f} times ours",
+            f"{row['ms']:.1f}",
+            f"{row['spread']:.1f}",
+            "",
+            "",
+        )
+        for name, row in numbers["plain"].items()
+    ]
+    loop, peak = numbers["loop"], numbers["gflops"]
+    rows += [
+        (f"products, {name[3:]}: {rate:.0f} GFLOP/s", "", "", "", "") for name, rate in peak.items()
+    ]
+    rows += [
+        (f"copies: {numbers['copy_gb_per_second']:.1f} GB/s", "", "", "", ""),
+        (f"loop: {loop['interactions_per_second']:.0f} interactions per second", "", "", "", ""),
+        (f"a million in {loop['minutes_per_million']:.0f} minutes", "", "", "", ""),
+        (f"most memory: {numbers['peak_gb']:.1f} GB", "", "", "", ""),
+    ]
+    some = numbers["candidates"]
+    title = (
+        f"{numbers['world']}, hidden {numbers['hidden']}, batch {numbers['batch']}, "
+        f"{some['mean']:.1f} of {some['most']} candidates"
+    )
+    header = ["part of the loop", "CPU ms", "spread", "GFLOP", "of products"]
+    show(options.json, numbers, title, header, rows)
+
+
+def run_curves(options: argparse.Namespace) -> None:
+    """langgoalirl bench curves."""
+    from langgoalirl.bench.curves import TITLES, USUAL, bench_curves, plot
+
+    numbers = bench_curves(_world(options))
+    _keep(options, numbers, USUAL)
+    if options.plot:
+        plot(numbers, options.plot)
+    rows = [
+        (TITLES[name][0], f"{x:,}", f"{y:,.1f} {TITLES[name][1]}")
+        for name, points in numbers.items()
+        for x, y, *_ in points
+    ]
+    show(options.json, numbers, "costs", ["of", "", ""], rows)
 
 
 def run_world(options: argparse.Namespace) -> None:

@@ -29,40 +29,38 @@ class Weights:
         for name, parameter, matrix in sorted(_parameters(net), key=lambda found: not found[2]):
             self.names.append(name)
             places.append((parameter, matrix and dtype != torch.float32))
-        device = places[0][0].device
         self.sizes = [parameter.numel() for parameter, _ in places]
         self.shapes = [parameter.shape for parameter, _ in places]
         self.exact = torch.cat([p.detach().flatten() for p, _ in places])
         self.halves = sum(p.numel() for p, half in places if half)
         self.half = self.exact[: self.halves].to(dtype)
-        learned = rate > 0
-        self.gradient = torch.zeros_like(self.exact) if learned else torch.empty(0, device=device)
-        self.half_gradient = torch.zeros_like(self.half)
+        self.parameters = [parameter for parameter, _ in places]
         begin = 0
         for parameter, half in places:
             part = slice(begin, begin + parameter.numel())
-            row, slope = (self.half, self.half_gradient) if half else (self.exact, self.gradient)
-            parameter.data = row[part].view(parameter.shape)
-            if learned:
-                parameter.grad = slope[part].view(parameter.shape)
+            parameter.data = (self.half if half else self.exact)[part].view(parameter.shape)
             begin = part.stop
         self.optimizer = None
-        if learned:
-            # On a GPU the whole update can be recorded: the number of steps is kept there too.
+        if rate > 0:
+            self.exact.grad = torch.zeros_like(self.exact)
+            self._slopes = [
+                part.view(shape)
+                for part, shape in zip(self.exact.grad.split(self.sizes), self.shapes, strict=True)
+            ]
             self.optimizer = torch.optim.AdamW(
                 [self.exact], lr=rate, weight_decay=decay, fused=True
             )
-            self.exact.grad = self.gradient
 
     def step(self) -> None:
-        """One step down the gradient that was gathered since the last one."""
+        """One step down the gradient that the last `backward` left."""
         assert self.optimizer is not None
-        self.gradient[: self.halves] = self.half_gradient
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
+        torch._foreach_copy_(self._slopes, gradients)  # complains where one is missing
         nn.utils.clip_grad_norm_([self.exact], LARGEST_NORM)
         self.optimizer.step()
         self.half.copy_(self.exact[: self.halves])
-        self.gradient.zero_()
-        self.half_gradient.zero_()
+        for parameter in self.parameters:
+            parameter.grad = None
 
     def follow(self, other: Weights, share: float) -> None:
         """A little towards another network's."""

@@ -81,6 +81,10 @@ def _rows(table: Tensor, rows: Tensor) -> Tensor:
     return table.view(torch.int64).index_select(0, rows).view(table.dtype)
 
 
+ROUND = 64
+"""The number of candidates in a batch is rounded up to a multiple of this on a CPU."""
+
+
 class NavGraph:
     """Batched reset, step and observe over any number of houses.
 
@@ -211,20 +215,22 @@ class NavGraph:
         viewpoint, heading = state // VIEWS, state % HEADINGS
         count, b = count_of[viewpoint], len(state)
         row = torch.arange(b, device=self.device)
+        limit = self.action_limit
         if self.device.type == "cpu":
-            row = row.repeat_interleave(count)
-            first = count.cumsum(0) - count
+            row, first = row.repeat_interleave(count), count.cumsum(0) - count
             column = torch.arange(len(row)) - first[row]
+            # Sizes that differ from batch to batch would leave no freed block for the next one.
+            empty = torch.full((-len(row) % ROUND,), b)
+            row, column = torch.cat([row, empty - 1]), torch.cat([column, empty.fill_(limit)])
         else:  # how many there are is not known without waiting for the device: take them all
-            row = row.repeat_interleave(self.action_limit, output_size=b * self.action_limit)
-            column = torch.arange(self.action_limit, device=self.device).repeat(b)
-            first = torch.arange(b, device=self.device) * self.action_limit
-        # Absent ones, where there are any, look like *stop*; the mask tells them apart.
+            row = row.repeat_interleave(limit, output_size=b * limit)
+            column = torch.arange(limit, device=self.device).repeat(b)
+            first = torch.arange(b, device=self.device) * limit
+        # What is absent looks like *stop*; the mask tells it apart.
         entry = first_of[viewpoint][row] + torch.where(column < count[row], column, STOP)
         actions = _rows(embedding, entry)
         actions[:, -DIRECTION:] = towards[heading[row], entry]
-        slot = row * self.action_limit + column
-        return Choices(actions, row, slot, first, self.mask[viewpoint])
+        return Choices(actions, row, row * limit + column, first, self.mask[viewpoint])
 
     def _packed(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """All M candidates of all viewpoints [M, D], their directions under each heading

@@ -31,7 +31,8 @@ class Observation(NamedTuple):
 class Choices(NamedTuple):
     """The candidates of B states one behind the other: P rows instead of B · K.
 
-    A state's candidates fill its first columns, so that action i is row `first` + i.
+    A state's candidates fill its first columns, so that action i is row `first` + i. Rows that
+    stand for nothing may follow, so that P takes few values; their slot is B · K.
     """
 
     embedding: Tensor  # [P, D] as in `Observation.actions`
@@ -50,8 +51,9 @@ class Choices(NamedTuple):
 
     def unpacked(self, packed: Tensor) -> Tensor:
         """[heads, B, K] from [heads, P], zero where there is no candidate."""
-        full = packed.new_zeros(len(packed), self.mask.numel())
-        return full.index_copy(1, self.slot, packed).view(len(packed), *self.mask.shape)
+        heads, slots = len(packed), self.mask.numel()
+        full = packed.new_zeros(heads, slots + 1).index_copy(1, self.slot, packed)
+        return full[:, :slots].unflatten(1, self.mask.shape)
 
 
 @dataclass(frozen=True)
