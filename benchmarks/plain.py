@@ -43,7 +43,7 @@ class Scores(nn.Module):
     def forward(self, at: Situation, actions: Tensor) -> Tensor:
         """[B, K] for candidates [B, K, D]."""
         time = F.one_hot(at.time, self.horizon)
-        state = torch.cat([at.state.float(), at.goal.float(), time.float()], dim=-1)
+        state = torch.cat([at.encoded.float(), time.float()], dim=-1)
         state = state[:, None].expand(-1, actions.shape[1], -1)
         hidden = self.drop(torch.relu(self.first(torch.cat([state, actions], dim=-1))))
         return self.last(hidden)[..., 0].float()
@@ -86,7 +86,7 @@ class PlainLearner:
         if self.prior is None:
             return torch.zeros_like(mask, dtype=torch.float32)
         with torch.no_grad():
-            wanted = self.prior.mlp(torch.cat([at.state.float(), at.goal.float()], dim=-1))
+            wanted = self.prior.mlp(at.encoded.float())
             logits = (actions @ wanted.float()[..., None])[..., 0]
             log_pi = torch.log_softmax(logits.float().masked_fill(~mask, -torch.inf), dim=-1)
             return torch.where(mask, log_pi.clamp_min(FLOOR), 0.0)

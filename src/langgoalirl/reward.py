@@ -90,7 +90,7 @@ class Reward:
         prior = self.learner.log_prior(states[:, :t].to(device), state, goal)
 
         def at(when: Tensor) -> Situation:
-            columns = (states.to(device), time, state, goal, prior)
+            columns = (states.to(device), time, torch.cat([state, goal], dim=-1), prior)
             return Situation(*(column[row, when].flatten(0, 1) for column in columns))
 
         action = actions.to(device).clamp_min(STOP).flatten()

@@ -142,7 +142,8 @@ def situation(learner: Learner, hidden: int, node: Tensor, time: Tensor, goal: T
     """Nodes at some times under some goals, and what a learner starts from there."""
     state = Clock(learner.world.nodes, hidden).at(node, time)  # type: ignore[attr-defined]
     told = one_hot(goal, hidden).float()
-    return Situation(node, time, state, told, learner.log_prior(node, state, told))
+    prior = learner.log_prior(node, state, told)
+    return Situation(node, time, torch.cat([state, told], dim=-1), prior)
 
 
 def steps(

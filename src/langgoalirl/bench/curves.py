@@ -77,10 +77,10 @@ def update_of(batch: int, hidden: int, candidates: int, width: int) -> Work:
     draw = torch.Generator().manual_seed(0)
 
     def situation() -> Situation:
-        state, goal = (torch.randn(batch, hidden, generator=draw).bfloat16() for _ in range(2))
+        encoded = torch.randn(batch, 2 * hidden, generator=draw).bfloat16()
         key = torch.randint(world.states, (batch,), generator=draw)
         time = torch.randint(STEP_LIMIT, (batch,), generator=draw)
-        return Situation(key, time, state, goal, torch.zeros(batch, candidates))
+        return Situation(key, time, encoded, torch.zeros(batch, candidates))
 
     def steps() -> Steps:
         action = torch.randint(candidates, (batch,), generator=draw)

@@ -47,7 +47,8 @@ class Actor(nn.Module):
             goal = last_word(*words)
         time = torch.full((len(state),), step, device=state.device)
         choices = Choices.of(seen.actions, seen.mask)
-        at = Situation(torch.zeros_like(time), time, state, goal, self.prior(state, goal, choices))
+        encoded = torch.cat([state, goal], dim=-1)
+        at = Situation(torch.zeros_like(time), time, encoded, self.prior(encoded, choices))
         return policy_logits(self.net, at, choices), OnTheWay(words, memory, step + 1, at)
 
 

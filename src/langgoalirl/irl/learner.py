@@ -144,8 +144,8 @@ class Learner(nn.Module):
     def log_prior(self, key: Tensor, state: Tensor, goal: Tensor) -> Tensor:
         """What Q, g and π start from in the states [..., hidden], [..., K]."""
         choices = self.world.choices(key.flatten(), torch.float32)
-        flat = (part.flatten(0, -2).float() for part in (state, goal))
-        return self.prior(*flat, choices).view(*key.shape, -1)
+        encoded = torch.cat([state, goal], dim=-1).flatten(0, -2).float()
+        return self.prior(encoded, choices).view(*key.shape, -1)
 
     def values(self, net: ActionValue, at: Situation, choices: Choices) -> Tensor:
         """[heads, B, K] of all candidates, zero where there is nothing."""

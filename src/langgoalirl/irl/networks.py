@@ -46,14 +46,14 @@ class ActionValue(nn.Module):
         """[heads, P] for P candidates: `row` [P] says whose (None: one for each state),
         `embedding` [P, D] what they are."""
         dtype = self.out.dtype
-        state = self.state(torch.cat([at.state, at.goal], dim=-1).to(dtype)) + self.time(at.time)
+        state = self.state(at.encoded.to(dtype)) + self.time(at.time)
         hidden = state if row is None else state.index_select(0, row)
         hidden = hidden.addmm_(embedding.to(dtype), self.action.weight.T).relu_()
         for weight in self.middle:
             each = hidden.view(-1, self.heads, self.hidden).transpose(0, 1)
             hidden = torch.bmm(each, weight).relu_().transpose(0, 1).flatten(1)
         if self.training and self.drop.kept < 256:
-            mask = self.drop(state.new_ones(state.shape))
+            mask = self.drop.mask(state)
             hidden = hidden * (mask if row is None else mask.index_select(0, row))
         # The heads' last layers side by side, as one product that copies nothing.
         return (hidden @ torch.block_diag(*self.out[..., None])).float().T + self.bias[:, None]
@@ -71,18 +71,18 @@ class Prior(nn.Module):
         return super().train(False)
 
     @torch.no_grad()
-    def forward(self, state: Tensor, goal: Tensor, choices: Choices) -> Tensor:
-        """[B, K], zero where there is no candidate."""
+    def forward(self, encoded: Tensor, choices: Choices) -> Tensor:
+        """[B, K] in the states [h^s; g], zero where there is no candidate."""
         if self.head is None:
             return torch.zeros_like(choices.mask, dtype=torch.float32)
-        logits = dot_logits(self.head, state, goal, choices)
+        logits = dot_logits(self.head, encoded, choices)
         log_pi = masked_log_softmax(logits, choices.mask).clamp_min(FLOOR)
         return torch.where(choices.mask, log_pi, 0.0)
 
 
-def dot_logits(head: PolicyHead, state: Tensor, goal: Tensor, choices: Choices) -> Tensor:
+def dot_logits(head: PolicyHead, encoded: Tensor, choices: Choices) -> Tensor:
     """e^a · MLP([h^s; g]), [B, K]."""
-    wanted = head.wanted(torch.cat([state, goal], dim=-1).to(head.dtype))
+    wanted = head.wanted(encoded.to(head.dtype))
     packed = (choices.embedding.to(head.dtype) * wanted.index_select(0, choices.row)).sum(-1)
     return choices.unpacked(packed.float()[None])[0]
 
@@ -94,7 +94,7 @@ def policy_logits(net: PolicyHead | ActionValue, at: Situation, choices: Choices
     form that is added to where π starts, π = Softmax(log π_BC + MLP([h^s; g; e^a])), it can.
     """
     if isinstance(net, PolicyHead):
-        return dot_logits(net, at.state, at.goal, choices)
+        return dot_logits(net, at.encoded, choices)
     return at.prior + choices.unpacked(net(at, choices.row, choices.embedding))[0]
 
 
@@ -117,8 +117,8 @@ class StateValue(nn.Module):
 
     def forward(self, at: Situation) -> Tensor:
         """[B]."""
-        state = torch.cat([at.state, at.goal], dim=-1).to(self.time.weight.dtype)
-        return (self.mlp(state).float() + self.time(at.time).float())[:, 0]
+        encoded = at.encoded.to(self.time.weight.dtype)
+        return (self.mlp(encoded).float() + self.time(at.time).float())[:, 0]
 
 
 class RewardModel(nn.Module):

@@ -43,9 +43,18 @@ class Situation(NamedTuple):
 
     key: Tensor  # [B]
     time: Tensor  # [B] actions taken before
-    state: Tensor  # h^s, [B, hidden]
-    goal: Tensor  # g, [B, hidden]
+    encoded: Tensor  # [h^s; g], [B, 2 hidden]
     prior: Tensor  # log π_BC, [B, K]; zero without one, and where there is no candidate
+
+    @property
+    def state(self) -> Tensor:
+        """h^s, [B, hidden]."""
+        return self.encoded.chunk(2, dim=-1)[0]
+
+    @property
+    def goal(self) -> Tensor:
+        """g, [B, hidden]."""
+        return self.encoded.chunk(2, dim=-1)[1]
 
 
 class Steps(NamedTuple):
@@ -121,11 +130,11 @@ class Transitions:
 
     def _situation(self, rows: Tensor, goal: int) -> Situation:
         columns = self.columns
+        parts = [columns[name].index_select(0, rows) for name in ("state", f"goal{goal}")]
         return Situation(
             columns["key"][rows].long(),
             columns["time"][rows].long(),
-            columns["state"].index_select(0, rows),
-            columns[f"goal{goal}"].index_select(0, rows),
+            torch.cat(parts, dim=-1),
             columns[f"prior{goal}"].index_select(0, rows),
         )
 

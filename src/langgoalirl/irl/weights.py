@@ -56,11 +56,20 @@ class Weights:
         assert self.optimizer is not None
         gradients = [p.grad for p in self.parameters if p.grad is not None]
         torch._foreach_copy_(self._slopes, gradients)  # complains where one is missing
-        nn.utils.clip_grad_norm_([self.exact], LARGEST_NORM)
+        self._clip()
         self.optimizer.step()
         self.half.copy_(self.exact[: self.halves])
         for parameter in self.parameters:
             parameter.grad = None
+
+    def _clip(self) -> None:
+        """Shorten a gradient that is longer than LARGEST_NORM."""
+        slope = self.exact.grad
+        assert slope is not None
+        norm = torch.linalg.vector_norm(slope)
+        # Seldom needed: a CPU can look. A GPU would have to wait for the answer.
+        if slope.is_cuda or norm > LARGEST_NORM:
+            slope.mul_((LARGEST_NORM / (norm + 1e-6)).clamp_max(1.0))
 
     def follow(self, other: Weights, share: float) -> None:
         """A little towards another network's."""

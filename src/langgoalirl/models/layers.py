@@ -22,12 +22,16 @@ class Dropout(nn.Module):
         """Zero a share of the entries and scale the others up; nothing outside training."""
         if not self.training or self.kept == 256:
             return x
+        return x * self.mask(x)
+
+    def mask(self, x: Tensor) -> Tensor:
+        """What a tensor like `x` is multiplied with: zeros, and the others' scale."""
         if self.generator is None:
             raise RuntimeError("training with dropout needs use_generator(model, generator) first")
         numbers = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device)
         bytes_ = numbers.random_(-(2**63), None, generator=self.generator).view(torch.uint8)
         keep = (bytes_[: x.numel()] < self.kept).view(x.shape)
-        return x * keep.to(x.dtype).mul_(256 / self.kept)
+        return keep.to(x.dtype).mul_(256 / self.kept)
 
 
 def use_generator(model: nn.Module, generator: torch.Generator) -> None:
