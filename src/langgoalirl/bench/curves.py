@@ -32,6 +32,7 @@ CURVES = {
     "width": (100, 200, 500, 1000, 2052),
 }
 EPISODES = (10, 25, 50, 100, 200)
+INTERACTIONS = 1000
 REPLAYS = (100_000, 250_000, 500_000, 1_000_000)
 
 
@@ -108,7 +109,7 @@ def bench_curves(choice: WorldChoice) -> dict[str, Any]:
     for episodes in EPISODES:
         bench = prepared(choice, hidden=USUAL["hidden"], batch=USUAL["batch"], episodes=episodes)
         list(bench.algorithm.iterate())
-        rates = loop_rates(bench, iterations=max(2, 200 // episodes))
+        rates = loop_rates(bench, INTERACTIONS)
         curves["episodes"].append(
             [episodes, rates["interactions_per_second"], 0.0, rates["without_updates"]]
         )

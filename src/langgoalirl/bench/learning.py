@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median, pstdev
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 import langgoalirl
+from langgoalirl.bench.world import random_panoramas
 from langgoalirl.demonstrations import DemonstrationSet
 from langgoalirl.irl.algorithm import LangGoalIRL, Strategies, expert_table
 from langgoalirl.irl.collect import collect
@@ -37,11 +39,15 @@ from langgoalirl.models.speaking import Sampling
 from langgoalirl.pretrain import initialised
 from langgoalirl.recipe import WorldChoice, open_world
 from langgoalirl.rollout import STEP_LIMIT
+from langgoalirl.worlds.features import write_cache
+from langgoalirl.worlds.geometry import VIEWS
+from langgoalirl.worlds.navgraph import NavGraph
 from langgoalirl.worlds.types import Split, Tasks, World
 
 ROUNDS = 5  # everything takes turns, so that a busy machine is unfair to nobody
 DEMONSTRATIONS = 2000
 WORDS = 80
+WARM = 8
 Work = Callable[[], Any]
 
 
@@ -66,11 +72,16 @@ def prepared(
     precision: str = "bf16",
     drop: float | None = None,
     episodes: int = 100,
-    device: str = "cpu",
+    width: int = 0,
 ) -> Bench:
-    """Networks of the paper's kinds in a world, with demonstrations in place of trajectories."""
-    world = open_world(choice, device)
+    """Networks of the paper's kinds in a world, with demonstrations in place of trajectories; with
+    random features so wide, or the world's own."""
+    world: NavGraph = open_world(replace(choice, features="none") if width else choice, "cpu")
     split = _some(world.split("train"))
+    if width:
+        with TemporaryDirectory(prefix="langgoalirl-bench-") as folder:
+            made = write_cache(Path(folder) / "c", width, random_panoramas(world, width), "random")
+        world = NavGraph(world.houses, made.values, made.rows(world.houses), digest=made.digest)
     vocabulary = Vocabulary.build(split.tasks.goals, 5)
     data = DemonstrationSet(world, split, vocabulary, WORDS)
     sizes = Sizes(hidden=hidden)
@@ -110,34 +121,40 @@ def plain_learner() -> Any:
     return module.PlainLearner
 
 
-def bench_learning(choice: WorldChoice, hidden: int, batch: int) -> dict[str, Any]:
+def bench_learning(
+    choice: WorldChoice, hidden: int, batch: int, width: int = 0, interactions: int = 2000
+) -> dict[str, Any]:
     """Milliseconds of each part, utilisation, the plain update's times, and the whole loop."""
     torch.set_num_threads(1)
     torch.set_float32_matmul_precision("highest")
-    bench = prepared(choice, hidden, batch)
-    for _ in range(8):  # fills the replay; memory that is freed settles only after some updates
+    bench = prepared(choice, hidden, batch, width=width)
+    for _ in range(WARM):  # fills the replay; memory that is freed settles only after some updates
         list(bench.algorithm.iterate())
     parts = _parts(bench)
-    flops = {name: _flops(work) for name, work in parts.items()}
+    counted = {name: flops(work) for name, work in parts.items()}
     times = milliseconds({**parts, **_plain(bench), **_roofline()})
-    table = {name: times[name] | {"gflop": flops[name] / 1e9} for name in parts}
+    table = {name: times[name] | {"gflop": counted[name] / 1e9} for name in parts}
     peak = {
         name: _PRODUCT_FLOPS / times[name]["ms"] / 1e6 for name in times if name.startswith("mm_")
     }
     for row in table.values():
         row["of_products"] = row["gflop"] / (row["ms"] * 1e-3 * peak["mm_bf16"])
-    ours = times["update"]["ms"]
+    ours, some = times["update"]["ms"], _mean_candidates(bench)
     plain = {name: row for name, row in times.items() if name.startswith("plain")}
     return {
         "world": bench.world.name,
         "hidden": hidden,
         "batch": batch,
-        "candidates": {"mean": _mean_candidates(bench), "most": bench.world.action_limit},
+        "width": bench.world.feature_width,
+        "candidates": {"mean": some, "most": bench.world.action_limit},
+        "avoided_gflop": avoided(
+            batch, hidden, bench.world.feature_width, bench.world.action_limit, some
+        ),
         "gflops": peak,
         "copy_gb_per_second": 2 * _COPIED.nbytes / times["copy"]["ms"] / 1e6,
         "parts": table,
         "plain": {n: {**row, "times": row["ms"] / ours} for n, row in plain.items()},
-        "loop": loop_rates(bench),
+        "loop": loop_rates(bench, interactions),
         "peak_gb": peak_memory(),
     }
 
@@ -291,7 +308,7 @@ def milliseconds(works: dict[str, Work], seconds: float = 0.15) -> dict[str, dic
     return {name: {"ms": median(each), "spread": pstdev(each)} for name, each in found.items()}
 
 
-def _flops(work: Work) -> float:
+def flops(work: Work) -> float:
     """Floating-point operations in matrix products, LSTMs left out."""
 
     def in_place(into: Any, a: Any, b: Any, *more: Any, **_: Any) -> int:
@@ -308,12 +325,41 @@ def _mean_candidates(bench: Bench) -> float:
     return bench.learner.choices(key).mask.sum(1).float().mean().item()
 
 
-def loop_rates(bench: Bench, iterations: int = 4) -> dict[str, float]:
+def avoided(batch: int, hidden: int, wide: int, most: int, some: float) -> dict[str, float]:
+    """GFLOP of matrix products in one update that a plain one has and ours has not, by reason."""
+    state = 2 * hidden + STEP_LIMIT  # h^s, g and the time
+    # Batches · heads in which all candidates are looked at: log π of the discriminator's batches,
+    # π′, both Q′, both Q, and π twice over, because it learns.
+    all_of_them = 2 + 1 + 2 + 2 + 2
+    # … and in which the action that was taken would do: g twice over in two batches, the reward,
+    # and both critics twice over.
+    one_would_do = 4 + 1 + 4
+    times = 2e-9 * batch * hidden
+    prior = state - STEP_LIMIT + wide + most * wide / hidden
+    words, steps = 29, 5  # of a usual instruction, before a usual step
+    reading = words * 4 * (300 + hidden) + steps * (4 * (wide + 32 + hidden) + 2 * VIEWS)
+    return {
+        "the state, multiplied for every candidate": times
+        * state
+        * (most - 1)
+        * (all_of_them + one_would_do),
+        "candidates that do not exist": times * wide * (most - some) * (all_of_them + one_would_do),
+        "candidates that were not taken, where one would do": times
+        * wide
+        * (some - 1)
+        * one_would_do,
+        "log π of the start, worked out anew": times * prior * 4,
+        "h^s and g, worked out anew": times * reading * 6,
+    }
+
+
+def loop_rates(bench: Bench, interactions: int) -> dict[str, float]:
     """Interactions per second of whole iterations, with as many updates as the paper has."""
     algorithm = bench.algorithm
     before, updates, began = algorithm.interactions, algorithm.updates, time.process_time()
-    learning = 0.0
-    for _ in range(iterations):
+    learning, iterations = 0.0, 0
+    while algorithm.interactions - before < interactions:
+        iterations += 1
         first, last = True, 0.0
         for _ in algorithm.iterate():
             now = time.process_time()
@@ -323,6 +369,7 @@ def loop_rates(bench: Bench, iterations: int = 4) -> dict[str, float]:
     done, updates = algorithm.interactions - before, algorithm.updates - updates
     per_update = learning / max(1, updates - iterations)  # an iteration's first one is not seen
     return {
+        "interactions": done,
         "interactions_per_second": done / seconds,
         "minutes_per_million": 1e6 * seconds / done / 60,
         "update_ms": 1e3 * per_update,

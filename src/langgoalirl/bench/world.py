@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from langgoalirl.recipe import WorldChoice, open_world
 from langgoalirl.worlds.features import write_cache
 from langgoalirl.worlds.geometry import VIEWS
-from langgoalirl.worlds.navgraph import DIRECTION, House, NavGraph
+from langgoalirl.worlds.navgraph import DIRECTION, NavGraph
 
 BATCH = 100
 WIDE = 2048  # of ResNet-152's features
@@ -35,7 +35,7 @@ def bench_world(data: Path | None) -> dict[str, Any]:
     bare = open_world(replace(choice, features="none"), "cpu")
     rows = _rates({"transitions": _walk(bare, look=False)})
     with TemporaryDirectory(prefix="langgoalirl-bench-") as folder:
-        table = write_cache(Path(folder) / "cache", WIDE, _random_panoramas(bare.houses), "random")
+        table = write_cache(Path(folder) / "cache", WIDE, random_panoramas(bare, WIDE), "random")
         wide = NavGraph(bare.houses, table.values, table.rows(bare.houses), digest=table.digest)
         rows |= _rates({"observed_2048": _walk(wide, look=True), "copy_2048": _copying(wide)})
     own = open_world(choice, "cpu")
@@ -52,10 +52,10 @@ def bench_world(data: Path | None) -> dict[str, Any]:
     }
 
 
-def _random_panoramas(houses: list[House]) -> Iterator[tuple[str, NDArray]]:
-    """Features as wide as ResNet's for every viewpoint: a block of random numbers, repeated."""
-    block = np.random.default_rng(0).random((64, VIEWS, WIDE), dtype=np.float32)
-    keys = [f"{house.name}_{viewpoint}" for house in houses for viewpoint in house.viewpoints]
+def random_panoramas(world: NavGraph, width: int) -> Iterator[tuple[str, NDArray]]:
+    """Features so wide for every viewpoint: a block of random numbers, repeated."""
+    block = np.random.default_rng(0).random((64, VIEWS, width), dtype=np.float32)
+    keys = [f"{house.name}_{viewpoint}" for house in world.houses for viewpoint in house.viewpoints]
     for i, key in enumerate(keys):
         yield key, block[i % len(block)]
 

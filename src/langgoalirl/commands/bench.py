@@ -28,6 +28,12 @@ def add(commands: argparse._SubParsersAction) -> None:
     )
     parser.add_argument("--hidden", type=int, default=512, help="hidden units (the paper's: 512)")
     parser.add_argument("--batch", type=int, default=256, help="steps in each batch of an update")
+    parser.add_argument(
+        "--width", type=int, default=0, help="random features so wide instead of the world's own"
+    )
+    parser.add_argument(
+        "--interactions", type=int, default=2000, help="on which the whole loop is measured"
+    )
     _add_results(parser)
     add_json(parser)
     parser.set_defaults(run=run_learning)
@@ -102,10 +108,11 @@ def run_learning(options: argparse.Namespace) -> None:
     """langgoalirl bench."""
     from langgoalirl.bench.learning import bench_learning
 
-    if options.hidden < 4 or options.hidden % 4 or options.batch < 2:
-        raise UserError("--hidden must be a multiple of 4, and --batch at least 2.")
-    numbers = bench_learning(_world(options), options.hidden, options.batch)
-    _keep(options, numbers, {"hidden": options.hidden, "batch": options.batch})
+    if options.hidden < 4 or options.hidden % 4 or options.batch < 2 or options.width < 0:
+        raise UserError("--hidden must be a multiple of 4, --batch 2 or more, --width not below 0.")
+    shape = {name: getattr(options, name) for name in ("hidden", "batch", "width", "interactions")}
+    numbers = bench_learning(_world(options), **shape)
+    _keep(options, numbers, shape)
     rows = [
         (
             name,
@@ -125,6 +132,10 @@ def run_learning(options: argparse.Namespace) -> None:
             "",
         )
         for name, row in numbers["plain"].items()
+    ]
+    rows += [
+        (f"avoided: {why}", "", "", f"{gflop:.1f}", "")
+        for why, gflop in numbers["avoided_gflop"].items()
     ]
     loop, peak = numbers["loop"], numbers["gflops"]
     rows += [
