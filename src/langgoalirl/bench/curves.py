@@ -10,7 +10,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from langgoalirl.bench.learning import Work, loop_rates, milliseconds, prepared
+from langgoalirl.bench.learning import Work, hold_policy, loop_rates, milliseconds, prepared
 from langgoalirl.files import atomic_write
 from langgoalirl.irl.learner import Learner, Rates
 from langgoalirl.irl.transitions import Situation, Steps, Transitions
@@ -108,6 +108,7 @@ def bench_curves(choice: WorldChoice) -> dict[str, Any]:
     curves["episodes"] = []
     for episodes in EPISODES:
         bench = prepared(choice, hidden=USUAL["hidden"], batch=USUAL["batch"], episodes=episodes)
+        hold_policy(bench)
         list(bench.algorithm.iterate())
         rates = loop_rates(bench, INTERACTIONS)
         curves["episodes"].append(

@@ -102,6 +102,14 @@ def prepared(
     return Bench(world, learner, algorithm)
 
 
+def hold_policy(bench: Bench) -> None:
+    """The policy goes on acting at random, so that episodes keep their lengths."""
+    optimizer = bench.learner.weights["policy"].optimizer
+    assert optimizer is not None
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
+
+
 def _some(split: Split) -> Split:
     assert split.demonstrations is not None
     rows = torch.arange(min(DEMONSTRATIONS, len(split)))
@@ -128,6 +136,7 @@ def bench_learning(
     torch.set_num_threads(1)
     torch.set_float32_matmul_precision("highest")
     bench = prepared(choice, hidden, batch, width=width)
+    hold_policy(bench)
     for _ in range(WARM):  # fills the replay; memory that is freed settles only after some updates
         list(bench.algorithm.iterate())
     parts = _parts(bench)
