@@ -98,3 +98,19 @@ def test_the_differences_between_methods_are_as_measured() -> None:
         rows.append(f"| {first} | {second} | {split} | {m['seeds']} | {apart} | {interval} |")
     assert rows
     assert "\n".join(rows) in text
+
+
+def test_the_times_on_the_page_about_speed_are_as_measured() -> None:
+    text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    folder = ROOT / "results" / "bench"
+    found = json.loads((folder / "learning-r2r.json").read_text(encoding="utf-8"))["metrics"]
+    for name, row in found["parts"].items():
+        shares = f" {row['gflop']:.2f} | {row['of_products']:.0%} |" if row["gflop"] else "  |  |"
+        assert f"| {name} | {row['ms']:.2f} |{shares}" in text, name
+    for row in found["plain"].values():
+        assert f"| {row['ms']:.1f} | {row['times']:.1f} |" in text
+    for why, gflop in found["avoided_gflop"].items():
+        assert f"| {why} | {gflop:.1f} |" in text
+    peers = json.loads((folder / "peers-r2r.json").read_text(encoding="utf-8"))["metrics"]
+    for name, row in peers.items():
+        assert f"| {name} | {row['ms']:.2f} | {row['spread']:.2f} |" in text
