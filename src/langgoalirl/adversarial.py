@@ -96,7 +96,7 @@ def train(recipe: Learning, runs: Path, name: str) -> tuple[RunFolder, dict[str,
 
 def expert_goals(ground: Ground, base: RunFolder, speaker: RunFolder) -> RunFolder:
     """EGR's goals, generated once and shared by all runs that ask for as many."""
-    recipe = _learning(ground)
+    recipe = learning_of(ground)
     count = recipe.strategies.expert_goals
     config = {
         "goals": count,
@@ -108,7 +108,7 @@ def expert_goals(ground: Ground, base: RunFolder, speaker: RunFolder) -> RunFold
     }
 
     def build(run: RunFolder) -> Tensors:
-        relabel = _relabeller(ground, base, speaker)
+        relabel = relabeller(ground, base, speaker)
         encoder = FrozenEncoder(relabel.base)
         words = relabel_experts(ground.data, encoder, relabel, count, recipe.seed)
         return {"words": words.to(torch.int32)}
@@ -124,7 +124,7 @@ def adversarial(
     generated: Tensor,
 ) -> RunFolder:
     """Algorithm 1 from 𝒟̃ and the pretrained parts to a policy and a reward."""
-    recipe = _learning(ground)
+    recipe = learning_of(ground)
     chosen = ("method", "interactions", "start", "run_seed", "strategies", "rates", "speaking")
     inputs = {"base": base, "start": start, "generator": speaker}
     known = {name: stage.status["digest"] for name, stage in inputs.items() if stage is not None}
@@ -140,13 +140,13 @@ def adversarial(
             ground.world,
             policy.encoder,
             learner,
-            _relabeller(ground, base, speaker) if speaker is not None else None,
+            relabeller(ground, base, speaker) if speaker is not None else None,
             recipe.strategies,
             recipe.rates,
             mix(recipe.seed, recipe.run_seed),
             expert_table(learner, policy.encoder, ground.data, generated),
         )
-        _run(run, algorithm, recipe, _looks(ground))
+        run_algorithm(run, algorithm, recipe, looks_of(ground, recipe.watch))
         return learner.results()
 
     return stage(ground.runs, recipe.method, config, __name__, build)
@@ -154,7 +154,7 @@ def adversarial(
 
 def new_learner(ground: Ground, policy: Policy) -> Learner:
     """Untrained critics and reward around a policy."""
-    recipe = _learning(ground)
+    recipe = learning_of(ground)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(mix(recipe.seed, recipe.run_seed, 14))
         return Learner(
@@ -168,13 +168,13 @@ def new_learner(ground: Ground, policy: Policy) -> Learner:
         )
 
 
-def _learning(ground: Ground) -> Learning:
+def learning_of(ground: Ground) -> Learning:
     assert isinstance(ground.recipe, Learning)
     return ground.recipe
 
 
-def _relabeller(ground: Ground, base: RunFolder, speaker: RunFolder) -> Relabeller:
-    recipe = _learning(ground)
+def relabeller(ground: Ground, base: RunFolder, speaker: RunFolder) -> Relabeller:
+    recipe = learning_of(ground)
     return Relabeller(
         ground.world,
         load_goal_generator(ground, speaker),
@@ -193,17 +193,15 @@ def _augmented(ground: Ground, generated: Tensor) -> Ground:
     data.words = words.flatten(0, 1)
     for name in ("actions", "states", "route"):
         setattr(data, name, getattr(ground.data, name).repeat_interleave(times, 0))
-    other = Ground(ground.recipe, ground.runs)
-    other.__dict__.update(ground.__dict__, data=data)  # in place of the cached property
-    return other
+    return ground.on(data)
 
 
 Look = Callable[[Follower], dict[str, float]]
 
 
-def _looks(ground: Ground) -> dict[str, Look]:
+def looks_of(ground: Ground, watch: str) -> dict[str, Look]:
     """What the learning curve shows: success on the splits that are watched."""
-    splits = [name.strip() for name in _learning(ground).watch.split(",") if name.strip()]
+    splits = [name.strip() for name in watch.split(",") if name.strip()]
     return {
         name: validation(ground.world, split, ground.words(split), torch.float32)
         for name in splits
@@ -211,7 +209,9 @@ def _looks(ground: Ground) -> dict[str, Look]:
     }
 
 
-def _run(run: RunFolder, algorithm: LangGoalIRL, recipe: Learning, looks: dict[str, Look]) -> None:
+def run_algorithm(
+    run: RunFolder, algorithm: LangGoalIRL, recipe: Learning, looks: dict[str, Look]
+) -> None:
     """Iterate until enough steps were taken, with a look and a checkpoint now and then."""
     spent, learner = _resume(run, algorithm), algorithm.learner
     if algorithm.interactions >= recipe.interactions:

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from langgoalirl import __version__
 from langgoalirl.commands import (
+    adapt,
     bench,
     compare,
     data,
@@ -60,6 +61,7 @@ def build_parser() -> argparse.ArgumentParser:
         data,
         pretrain,
         train,
+        adapt,
         evaluate,
         describe,
         score,

@@ -62,6 +62,12 @@ class Ground:
         name = self.recipe.select_split
         return self.world.split(name) if name else None
 
+    def on(self, data: DemonstrationSet) -> Ground:
+        """The same ground with other demonstrations."""
+        other = Ground(self.recipe, self.runs)
+        other.__dict__.update(self.__dict__, data=data)  # in place of the cached property
+        return other
+
     def words(self, split: Split) -> Tensor:
         """A split's instructions in numbers."""
         return self.vocabulary.encode(split.tasks.goals, self.recipe.word_limit)
