@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -312,3 +315,51 @@ def test_files_are_plain_json(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "config.json").read_text()) == {"seed": 1}
     assert json.loads((tmp_path / "status.json").read_text())["minutes"] == 1.5
     assert json.loads((tmp_path / "metrics.jsonl").read_text()) == {"update": 5, "loss": 0.25}
+
+
+ANOTHER = """
+import sys, time, torch
+from pathlib import Path
+from langgoalirl.stages import stage
+
+def train(run):
+    print("training", flush=True)
+    sys.stdin.readline()
+    return {"x": torch.ones(1)}
+
+stage(Path(sys.argv[1]), "shared", {"seed": 1}, "langgoalirl.errors", train)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs file locks")
+def test_two_runs_that_want_the_same_stage_train_it_once(tmp_path: Path) -> None:
+    """The second waits for the first, and finds what that left; if the first dies, it trains."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", ANOTHER, str(tmp_path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    streams: dict[Any, subprocess.Popen[str]] = {p.stdout: p for p in processes}
+    ready, _, _ = select.select(list(streams), [], [], 60)
+    first = streams.pop(ready[0])
+    assert first.stdout is not None
+    assert first.stdout.readline() == "training\n"
+    assert not select.select(list(streams), [], [], 0.5)[0]
+    first.kill()
+    first.wait()
+    ready, _, _ = select.select(list(streams), [], [], 60)
+    second = streams.pop(ready[0])
+    (third,) = streams.values()
+    assert second.stdout is not None
+    assert second.stdout.readline() == "training\n"
+    second.communicate("\n", timeout=60)
+    out, said = third.communicate("\n", timeout=60)
+    assert out == ""
+    assert "another run trains it" in said
+    assert second.returncode == third.returncode == 0
+    first.communicate()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -35,23 +36,44 @@ def stage(
     if run.finished:
         console.print(f"{name}: found in {run.path}", highlight=False)
         return run
-    run.begin(config)
-    began = datetime.now(UTC)
-    try:
-        tensors = train(run)
-    except Exception as error:
-        run.fail(f"{type(error).__name__}: {error}")
-        raise
-    seconds = max((line.get("seconds", 0.0) for line in run.metrics()), default=0.0)
-    run.save("final", tensors, {})
-    run.finish(
-        digest=digest(tensors),
-        config_digest=json_digest(config),
-        commit=commit(),
-        date=began.isoformat(timespec="seconds"),
-        minutes=round(seconds / 60, 2),
-    )
+    with _alone(run.path, name):
+        if run.finished:
+            return run
+        run.begin(config)
+        began = datetime.now(UTC)
+        try:
+            tensors = train(run)
+        except Exception as error:
+            run.fail(f"{type(error).__name__}: {error}")
+            raise
+        seconds = max((line.get("seconds", 0.0) for line in run.metrics()), default=0.0)
+        run.save("final", tensors, {})
+        run.finish(
+            digest=digest(tensors),
+            config_digest=json_digest(config),
+            commit=commit(),
+            date=began.isoformat(timespec="seconds"),
+            minutes=round(seconds / 60, 2),
+        )
     return run
+
+
+@contextmanager
+def _alone(folder: Path, name: str) -> Iterator[None]:
+    """Several runs may want the same stage at once: one trains it, the others wait for it."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows, where runs have to take turns themselves
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            console.print(f"{name}: another run trains it; waiting in {folder}", highlight=False)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield  # closing the file, or the end of the process, lets the next one in
 
 
 def json_digest(value: Any) -> str:
