@@ -21,6 +21,7 @@ from langgoalirl.commands import (
     evaluate,
     pretrain,
     report,
+    reproduce,
     results,
     score,
     train,
@@ -69,6 +70,7 @@ def build_parser() -> argparse.ArgumentParser:
         compare,
         results,
         report,
+        reproduce,
         bench,
     ):
         module.add(commands)
