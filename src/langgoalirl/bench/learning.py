@@ -11,6 +11,7 @@ import importlib.util
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from statistics import median, pstdev
 from tempfile import TemporaryDirectory
@@ -27,6 +28,7 @@ from langgoalirl.irl.algorithm import LangGoalIRL, Strategies, expert_table
 from langgoalirl.irl.collect import collect
 from langgoalirl.irl.learner import Learner, Rates
 from langgoalirl.irl.networks import RewardModel
+from langgoalirl.irl.recorded import Recorded
 from langgoalirl.irl.relabel import Relabeller
 from langgoalirl.irl.transitions import Steps
 from langgoalirl.language.vocabulary import Vocabulary
@@ -73,15 +75,18 @@ def prepared(
     drop: float | None = None,
     episodes: int = 100,
     width: int = 0,
+    device: str = "cpu",
 ) -> Bench:
     """Networks of the paper's kinds in a world, with demonstrations in place of trajectories; with
     random features so wide, or the world's own."""
-    world: NavGraph = open_world(replace(choice, features="none") if width else choice, "cpu")
+    own = replace(choice, features="none") if width else choice
+    world: NavGraph = open_world(own, "cpu" if width else device)
     split = _some(world.split("train"))
     if width:
         with TemporaryDirectory(prefix="langgoalirl-bench-") as folder:
             made = write_cache(Path(folder) / "c", width, random_panoramas(world, width), "random")
-        world = NavGraph(world.houses, made.values, made.rows(world.houses), digest=made.digest)
+        rows = made.rows(world.houses)
+        world = NavGraph(world.houses, made.values, rows, digest=made.digest, device=device)
     vocabulary = Vocabulary.build(split.tasks.goals, 5)
     data = DemonstrationSet(world, split, vocabulary, WORDS)
     sizes = Sizes(hidden=hidden)
@@ -130,21 +135,29 @@ def plain_learner() -> Any:
 
 
 def bench_learning(
-    choice: WorldChoice, hidden: int, batch: int, width: int = 0, interactions: int = 2000
+    choice: WorldChoice,
+    hidden: int,
+    batch: int,
+    width: int = 0,
+    interactions: int = 2000,
+    device: str = "cpu",
 ) -> dict[str, Any]:
     """Milliseconds of each part, utilisation, the plain update's times, and the whole loop."""
     torch.set_num_threads(1)
     torch.set_float32_matmul_precision("highest")
-    bench = prepared(choice, hidden, batch, width=width)
+    bench = prepared(choice, hidden, batch, width=width, device=device)
     hold_policy(bench)
     for _ in range(WARM):  # fills the replay; memory that is freed settles only after some updates
         list(bench.algorithm.iterate())
     parts = _parts(bench)
     counted = {name: flops(work) for name, work in parts.items()}
-    times = milliseconds({**parts, **_plain(bench), **_roofline()})
+    works = {**parts, **_plain(bench), **_roofline(device)}
+    times = milliseconds(works, now=clock(device))
     table = {name: times[name] | {"gflop": counted[name] / 1e9} for name in parts}
     peak = {
-        name: _PRODUCT_FLOPS / times[name]["ms"] / 1e6 for name in times if name.startswith("mm_")
+        name: 2 * prod(_SHAPES[device]) / times[name]["ms"] / 1e6
+        for name in times
+        if name.startswith("mm_")
     }
     for row in table.values():
         row["of_products"] = row["gflop"] / (row["ms"] * 1e-3 * peak["mm_bf16"])
@@ -160,7 +173,8 @@ def bench_learning(
             batch, hidden, bench.world.feature_width, bench.world.action_limit, some
         ),
         "gflops": peak,
-        "copy_gb_per_second": 2 * _COPIED.nbytes / times["copy"]["ms"] / 1e6,
+        "copy_gb_per_second": 2 * _COPIED / times["copy"]["ms"] / 1e6,
+        "device": device,
         "parts": table,
         "plain": {n: {**row, "times": row["ms"] / ours} for n, row in plain.items()},
         "loop": loop_rates(bench, interactions),
@@ -171,7 +185,7 @@ def bench_learning(
 def _parts(bench: Bench) -> dict[str, Work]:
     """Everything that an iteration consists of."""
     learner, algorithm, world = bench.learner, bench.algorithm, bench.world
-    draw = torch.Generator().manual_seed(0)
+    draw = torch.Generator(world.device).manual_seed(0)
     start, words, _ = algorithm._goals()
     done = collect(world, algorithm.actor, start, words, learner.horizon, algorithm.chance)
     turns = [bench.batches(draw) for _ in range(8)]
@@ -220,7 +234,12 @@ def _parts(bench: Bench) -> dict[str, Work]:
         learner.weights["q_target"].follow(learner.weights["q"], 0.005)
         learner.weights["kept"].follow(learner.weights["policy"], 0.002)
 
+    recorded: dict[str, Work] = {}
+    if world.device.type == "cuda":
+        play = Recorded(learner)
+        recorded["update, recorded"] = lambda: play(*bench.batches(draw))
     return {
+        **recorded,
         "one step of all episodes": lambda: world.observe(
             world.step(start, torch.ones_like(start))
         ),
@@ -247,7 +266,7 @@ def _parts(bench: Bench) -> dict[str, Work]:
 def _plain(bench: Bench) -> dict[str, Work]:
     """The plain update at each precision, where it is to be had."""
     made = plain_learner()
-    if made is None:
+    if made is None or bench.world.device.type != "cpu":
         return {}
     draw = torch.Generator().manual_seed(0)
     exact = initialised(
@@ -272,18 +291,18 @@ def _plain(bench: Bench) -> dict[str, Work]:
     return {f"plain_{precision}": work(precision) for precision in ("highest", "medium", "bf16")}
 
 
-_COPIED = torch.ones(16 * 2**20)  # 64 MiB: more than caches hold
-_INTO = torch.empty_like(_COPIED)
-_SHAPE = (1400, 512, 512)
-_PRODUCT_FLOPS = 2 * _SHAPE[0] * _SHAPE[1] * _SHAPE[2]
+_COPIED = 256 * 2**20  # bytes: more than caches hold
+_SHAPES = {"cpu": (1400, 512, 512), "cuda": (8192, 8192, 8192)}
 
 
-def _roofline() -> dict[str, Work]:
+def _roofline(device: str) -> dict[str, Work]:
     """What this machine does at best: a matrix product at each precision, and a copy."""
-    draw = torch.Generator().manual_seed(0)
-    a = torch.randn(_SHAPE[0], _SHAPE[1], generator=draw)
-    b = torch.randn(_SHAPE[1], _SHAPE[2], generator=draw)
+    draw, (n, k, m) = torch.Generator(device).manual_seed(0), _SHAPES[device]
+    a = torch.randn(n, k, generator=draw, device=device)
+    b = torch.randn(k, m, generator=draw, device=device)
     half = a.bfloat16(), b.bfloat16()
+    copied = torch.ones(_COPIED, dtype=torch.uint8, device=device)
+    into = torch.empty_like(copied)
 
     def medium() -> None:
         torch.set_float32_matmul_precision("medium")
@@ -294,26 +313,40 @@ def _roofline() -> dict[str, Work]:
         "mm_fp32": lambda: a @ b,
         "mm_medium": medium,
         "mm_bf16": lambda: half[0] @ half[1],
-        "copy": lambda: _INTO.copy_(_COPIED),
+        "copy": lambda: into.copy_(copied),
     }
 
 
-def milliseconds(works: dict[str, Work], seconds: float = 0.15) -> dict[str, dict[str, float]]:
-    """CPU time of each work: median and spread over rounds in which all take turns."""
+def clock(device: str) -> Callable[[], float]:
+    """CPU seconds; for a GPU the wall clock's, once it has done all that it was given."""
+    if device == "cpu":
+        return time.process_time
+
+    def now() -> float:
+        torch.cuda.synchronize()
+        return time.perf_counter()
+
+    return now
+
+
+def milliseconds(
+    works: dict[str, Work], seconds: float = 0.15, now: Callable[[], float] = time.process_time
+) -> dict[str, dict[str, float]]:
+    """Time of each work: median and spread over rounds in which all take turns."""
     count: dict[str, int] = {}
     for name, work in works.items():
         work()
-        began = time.process_time()
+        began = now()
         work()
-        count[name] = max(1, round(seconds / max(1e-6, time.process_time() - began)))
+        count[name] = max(1, round(seconds / max(1e-6, now() - began)))
     found: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(ROUNDS):
         for name, work in works.items():
             work()
-            began = time.process_time()
+            began = now()
             for _ in range(count[name]):
                 work()
-            found[name].append(1e3 * (time.process_time() - began) / count[name])
+            found[name].append(1e3 * (now() - began) / count[name])
     return {name: {"ms": median(each), "spread": pstdev(each)} for name, each in found.items()}
 
 
@@ -330,7 +363,7 @@ def flops(work: Work) -> float:
 
 
 def _mean_candidates(bench: Bench) -> float:
-    key = bench.batches(torch.Generator().manual_seed(0))[0].now.key
+    key = bench.batches(torch.Generator(bench.world.device).manual_seed(0))[0].now.key
     return bench.learner.choices(key).mask.sum(1).float().mean().item()
 
 
@@ -364,17 +397,17 @@ def avoided(batch: int, hidden: int, wide: int, most: int, some: float) -> dict[
 
 def loop_rates(bench: Bench, interactions: int) -> dict[str, float]:
     """Interactions per second of whole iterations, with as many updates as the paper has."""
-    algorithm = bench.algorithm
-    before, updates, began = algorithm.interactions, algorithm.updates, time.process_time()
+    algorithm, now = bench.algorithm, clock(bench.world.device.type)
+    before, updates, began = algorithm.interactions, algorithm.updates, now()
     learning, iterations = 0.0, 0
     while algorithm.interactions - before < interactions:
         iterations += 1
         first, last = True, 0.0
         for _ in algorithm.iterate():
-            now = time.process_time()
-            learning += 0.0 if first else now - last
-            first, last = False, now
-    seconds = time.process_time() - began
+            here = now()
+            learning += 0.0 if first else here - last
+            first, last = False, here
+    seconds = now() - began
     done, updates = algorithm.interactions - before, algorithm.updates - updates
     per_update = learning / max(1, updates - iterations)  # an iteration's first one is not seen
     return {

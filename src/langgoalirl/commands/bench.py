@@ -32,6 +32,9 @@ def add(commands: argparse._SubParsersAction) -> None:
         "--width", type=int, default=0, help="random features so wide instead of the world's own"
     )
     parser.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu", help="where; wall time on a GPU"
+    )
+    parser.add_argument(
         "--interactions", type=int, default=2000, help="on which the whole loop is measured"
     )
     _add_results(parser)
@@ -110,7 +113,8 @@ def run_learning(options: argparse.Namespace) -> None:
 
     if options.hidden < 4 or options.hidden % 4 or options.batch < 2 or options.width < 0:
         raise UserError("--hidden must be a multiple of 4, --batch 2 or more, --width not below 0.")
-    shape = {name: getattr(options, name) for name in ("hidden", "batch", "width", "interactions")}
+    names = ("hidden", "batch", "width", "interactions", "device")
+    shape = {name: getattr(options, name) for name in names}
     numbers = bench_learning(_world(options), **shape)
     _keep(options, numbers, shape)
     rows = [

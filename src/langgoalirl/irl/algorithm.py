@@ -16,6 +16,7 @@ from langgoalirl.config import option
 from langgoalirl.demonstrations import DemonstrationSet, mix, observe_along
 from langgoalirl.irl.collect import Actor, collect
 from langgoalirl.irl.learner import Learner, Rates
+from langgoalirl.irl.recorded import Recorded
 from langgoalirl.irl.relabel import Goals, Relabeller
 from langgoalirl.irl.transitions import GIVEN, HINDSIGHT, Episodes, Steps, Transitions, join
 from langgoalirl.models.policy import FrozenEncoder
@@ -72,6 +73,7 @@ class LangGoalIRL:
             raise ValueError("trajectories cannot be relabelled without a goal generator")
         self.world, self.encoder, self.learner = world, encoder, learner
         self.actor = Actor(encoder, learner.policy, learner.prior)
+        self.update = Recorded(learner) if world.device.type == "cuda" else learner.update
         self.relabel, self.strategies, self.rates, self.seed = relabel, strategies, rates, seed
         self.expert_goals, self.expert_steps = demonstrations  # 𝒟̃
         last = self.expert_steps.columns["last"][: self.expert_steps.size]
@@ -111,10 +113,9 @@ class LangGoalIRL:
 
         # As many sampled steps per episode as the paper has, in batches of a size that suits.
         while self.updates * self.rates.batch < self.episodes * s.sampled:
-            measured = learner.update_discriminator(self._positive(), self._replayed(False))
-            measured |= learner.update_policy(self._replayed(s.her))  # lines 28-30
+            batches = self._positive(), self._replayed(False), self._replayed(s.her)
             self.updates += 1
-            yield measured
+            yield self.update(*batches)  # lines 27-30
 
     def _goals(self) -> tuple[Tensor, Tensor, Tensor]:
         """Where to start, what to do, and whether that came from 𝒟̃; with HGS, half from 𝒢."""

@@ -122,7 +122,11 @@ class Learner(nn.Module):
             "kept": Weights(self.kept, exact),
         }
         self.temperature = torch.optim.AdamW(
-            [self.log_alpha], rates.policy_rate, weight_decay=0.0, fused=True
+            [self.log_alpha],
+            rates.policy_rate,
+            weight_decay=0.0,
+            fused=True,
+            capturable=self.log_alpha.is_cuda,
         )
         self.generator = torch.Generator(world.device)
         use_generator(self, self.generator)
@@ -157,6 +161,10 @@ class Learner(nn.Module):
         taken = choices.embedding.index_select(0, choices.first + steps.action)
         g = self.reward.g(steps.now, None, taken)[0] + _taken(steps.now.prior, steps.action)
         return g + self.reward.shaping(steps.now, steps.then, steps.last), g
+
+    def update(self, positive: Steps, negative: Steps, batch: Steps) -> dict[str, Tensor]:
+        """All that learns, once: P+ and P- for the discriminator, Q for the actor-critic."""
+        return self.update_discriminator(positive, negative) | self.update_policy(batch)
 
     def update_discriminator(self, positive: Steps, negative: Steps) -> dict[str, Tensor]:
         """L(θ, φ) with label smoothing."""

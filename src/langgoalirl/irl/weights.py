@@ -48,7 +48,11 @@ class Weights:
                 for part, shape in zip(self.exact.grad.split(self.sizes), self.shapes, strict=True)
             ]
             self.optimizer = torch.optim.AdamW(
-                [self.exact], lr=rate, weight_decay=decay, fused=True
+                [self.exact],
+                lr=rate,
+                weight_decay=decay,
+                fused=True,
+                capturable=self.exact.is_cuda,  # so that the update can be recorded
             )
 
     def step(self) -> None:
