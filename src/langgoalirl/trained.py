@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from langgoalirl.adversarial import Learning, new_learner
 from langgoalirl.config import from_dict
 from langgoalirl.errors import UserError, nearest
@@ -47,6 +49,8 @@ class Trained:
             )
         kind = Learning if "method" in run.config else Pretraining
         recipe = from_dict(kind, run.config, str(path / "config.json"))
+        if not device and recipe.device != "cpu" and not torch.cuda.is_available():
+            device = "cpu"  # trained on a GPU, looked at on a laptop
         if device:
             recipe = replace(recipe, device=device)
         return cls(Ground(recipe, path.parent), run.status["stages"])
