@@ -38,6 +38,7 @@ RECIPE = Learning(
     goal_generator=GeneratorTraining(updates=3, batch=8, kl_updates=2),
     interactions=300,
     look_every=300,
+    watch="val_unseen",
     strategies=Strategies(1, episodes=20, sampled=10.0, replay=300),
     rates=Rates(batch=64),
 )
@@ -109,6 +110,12 @@ def test_it_goes_on_where_training_ended(runs: Path, monkeypatch: pytest.MonkeyP
     assert set(world.house_of[keys // VIEWS].tolist()) <= set(houses(trained).tolist())
     looks = stages["policy"].metrics()
     assert looks[0]["interactions"] == 0
+    ended = trained.folder("policy").metrics()[-1]
+    assert looks[0]["sr_val_unseen"] == ended["sr_val_unseen"]
+    assert looks[0]["ne_val_unseen"] == pytest.approx(ended["ne_val_unseen"])
+    prior = trained.folder("policy").need("final")
+    for name, value in irl.learner.prior.state_dict().items():
+        assert torch.equal(value, prior[f"prior.{name}"]), name
     assert looks[-1]["interactions"] >= HOW.interactions
     assert all("sr_val_unseen" in line for line in looks)
     follower = Trained.open(run.path).follower("policy")

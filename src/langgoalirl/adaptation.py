@@ -197,6 +197,7 @@ def _adapted(
             raise UserError(f"{source.path}: its last checkpoint is gone; train the run again.")
         policy = new_policy(ground, base)
         learner = new_learner(ground, policy)
+        learner.load_results(source.need("final"))  # the prior, which is in no checkpoint
         learner.restore(under(checkpoint[0], "learner."))
         none = torch.empty(len(data), 0, recipe.word_limit, dtype=torch.long)
         algorithm = LangGoalIRL(
