@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import select
@@ -15,8 +16,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load as from_bytes
 
-from langgoalirl import provenance
+from langgoalirl import provenance, run_folder
 from langgoalirl.errors import UserError
 from langgoalirl.provenance import source_digest
 from langgoalirl.run_folder import RunFolder, Tensors, digest
@@ -363,3 +365,29 @@ def test_two_runs_that_want_the_same_stage_train_it_once(tmp_path: Path) -> None
     assert "another run trains it" in said
     assert second.returncode == third.returncode == 0
     first.communicate()
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(list(run_folder._NAMES)), st.lists(st.integers(0, 3), max_size=3)
+        ),
+        max_size=6,
+    )
+)
+def test_what_is_written_is_what_the_library_reads(
+    kinds: list[tuple[torch.dtype, list[int]]],
+) -> None:
+    """Whatever the types and shapes, empty ones and single numbers included; views too."""
+    draw = torch.Generator().manual_seed(0)
+    tensors = {}
+    for i, (dtype, shape) in enumerate(kinds):
+        numbers = torch.randint(0, 2, (*shape, 2), generator=draw).to(dtype)
+        tensors[f"t{i}"] = numbers[..., 0]  # not contiguous
+    file = io.BytesIO()
+    run_folder.write_tensors(file, tensors, {"state": "{}"})
+    found = from_bytes(file.getvalue())
+    assert found.keys() == tensors.keys()
+    for name, value in tensors.items():
+        assert found[name].dtype == value.dtype
+        assert torch.equal(found[name], value)

@@ -6,11 +6,10 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from langgoalirl.errors import UserError
@@ -85,10 +84,8 @@ class RunFolder:
 
     def save(self, name: str, tensors: Tensors, state: dict[str, Any]) -> None:
         """A checkpoint in one file: tensors, and everything else as JSON in its header."""
-        # A copy, because tied or overlapping tensors have no place in the format.
-        whole = {key: value.detach().cpu().clone().contiguous() for key, value in tensors.items()}
         with atomic_write(self.path / "checkpoints" / f"{name}.safetensors") as file:
-            file.write(to_bytes(whole, {"state": json.dumps(state)}))
+            write_tensors(file, tensors, {"state": json.dumps(state)})
 
     def load(self, name: str) -> tuple[Tensors, dict[str, Any]] | None:
         """A checkpoint that `save` wrote, or None."""
@@ -112,13 +109,55 @@ class RunFolder:
         return loaded[0]
 
 
+_NAMES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+
+
+def write_tensors(file: IO[bytes], tensors: Tensors, metadata: dict[str, str]) -> None:
+    """Tensors in the safetensors format, one after the other: the library's own writer would hold
+    a replay buffer in memory three times over."""
+    # Those of large elements first, so that each begins where its elements may begin.
+    names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
+    header: dict[str, Any] = {"__metadata__": metadata}
+    begin = 0
+    for name in names:
+        value = tensors[name]
+        end = begin + value.numel() * value.element_size()
+        place = {"dtype": _NAMES[value.dtype], "shape": list(value.shape)}
+        header[name] = place | {"data_offsets": [begin, end]}
+        begin = end
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(len(text).to_bytes(8, "little") + text)
+    for name in names:
+        file.write(_bytes(tensors[name]))
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    """A tensor's bytes, not copied where they lie in one piece in this machine's memory."""
+    flat = tensor.detach().cpu().contiguous().flatten()
+    if flat.stride(0) != 1:  # of none or a single element
+        flat = torch.empty(flat.shape, dtype=flat.dtype).copy_(flat)
+    return flat.view(torch.uint8).numpy().data
+
+
 def digest(tensors: Tensors) -> str:
     """SHA-256 over names, shapes and bytes: equal runs agree in it, to the last bit."""
     total = hashlib.sha256()
     for name in sorted(tensors):
-        value = tensors[name].detach().cpu().contiguous()
+        value = tensors[name]
         total.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
-        total.update(value.flatten().view(torch.uint8).numpy().tobytes())
+        total.update(_bytes(value))
     return total.hexdigest()
 
 
