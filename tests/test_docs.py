@@ -111,6 +111,11 @@ def test_the_times_on_the_page_about_speed_are_as_measured() -> None:
         assert f"| {row['ms']:.1f} | {row['times']:.1f} |" in text
     for why, gflop in found["avoided_gflop"].items():
         assert f"| {why} | {gflop:.1f} |" in text
+    for name in ("cuda", "wide"):
+        file = folder / f"learning-{name}-r2r.json"
+        other = json.loads(file.read_text(encoding="utf-8"))["metrics"]
+        assert f"{other['loop']['minutes_per_million']:.0f} minutes" in " ".join(text.split())
+        assert f"{other['loop']['interactions_per_second']:,.0f} " in text
     peers = json.loads((folder / "peers-r2r.json").read_text(encoding="utf-8"))["metrics"]
     for name, row in peers.items():
         assert f"| {name} | {row['ms']:.2f} | {row['spread']:.2f} |" in text

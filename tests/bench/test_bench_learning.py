@@ -46,6 +46,8 @@ def test_every_part_of_the_loop(tmp_path: Path, capsys: pytest.CaptureFixture[st
     for row in parts.values():
         rate = found["gflops"]["mm_bf16"] * row["ms"] * 1e-3
         assert row["of_products"] == pytest.approx(row["gflop"] / rate)
+    assert {"mm", "addmm"} <= found["operations"].keys()
+    assert min(found["operations"].values()) > 0
     loop = found["loop"]
     assert loop["minutes_per_million"] == pytest.approx(1e6 / loop["interactions_per_second"] / 60)
     assert loop["without_updates"] > loop["interactions_per_second"]

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
 import langgoalirl
@@ -176,6 +177,7 @@ def bench_learning(
         "copy_gb_per_second": 2 * _COPIED / times["copy"]["ms"] / 1e6,
         "device": device,
         "parts": table,
+        "operations": _operations(parts["update"]),
         "plain": {n: {**row, "times": row["ms"] / ours} for n, row in plain.items()},
         "loop": loop_rates(bench, interactions),
         "peak_gb": peak_memory(),
@@ -360,6 +362,17 @@ def flops(work: Work) -> float:
     with counter:
         work()
     return float(counter.get_total_flops())
+
+
+def _operations(work: Work, times: int = 30, most: int = 14) -> dict[str, float]:
+    """Milliseconds that a work spends in each of torch's operations, the longest ones."""
+    with profile(activities=[ProfilerActivity.CPU]) as profiled:
+        for _ in range(times):
+            work()
+    spent = {each.key: each.self_cpu_time_total / 1e3 / times for each in profiled.key_averages()}
+    named = {name.removeprefix("aten::"): ms for name, ms in spent.items() if "::" in name}
+    longest = sorted(named, key=lambda name: -named[name])[:most]
+    return {name: named[name] for name in longest}
 
 
 def _mean_candidates(bench: Bench) -> float:

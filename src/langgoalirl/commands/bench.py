@@ -138,6 +138,10 @@ def run_learning(options: argparse.Namespace) -> None:
         for name, row in numbers["plain"].items()
     ]
     rows += [
+        (f"of an update, in {name}", f"{ms:.2f}", "", "", "")
+        for name, ms in numbers["operations"].items()
+    ]
+    rows += [
         (f"avoided: {why}", "", "", f"{gflop:.1f}", "")
         for why, gflop in numbers["avoided_gflop"].items()
     ]
