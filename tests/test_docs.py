@@ -109,6 +109,8 @@ def test_the_times_on_the_page_about_speed_are_as_measured() -> None:
         assert f"| {name} | {row['ms']:.2f} |{shares}" in text, name
     for row in found["plain"].values():
         assert f"| {row['ms']:.1f} | {row['times']:.1f} |" in text
+    for name, spent in found["operations"].items():
+        assert f"| `{name}` | {spent:.2f} |" in text
     for why, gflop in found["avoided_gflop"].items():
         assert f"| {why} | {gflop:.1f} |" in text
     for name in ("cuda", "wide"):
