@@ -40,7 +40,7 @@ def add(commands: argparse._SubParsersAction) -> None:
     _add_results(parser)
     add_json(parser)
     parser.set_defaults(run=run_learning)
-    kinds = parser.add_subparsers(title="what else to measure", metavar="WHAT")
+    kinds = parser.add_subparsers(title="what else to measure", metavar="[WHAT]")
     world = kinds.add_parser(
         "world",
         help="environment steps per second",
