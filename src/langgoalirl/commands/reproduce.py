@@ -32,6 +32,13 @@ def add(commands: argparse._SubParsersAction) -> None:
     )
     parser.add_argument("--train-split", default="", help="r2r: train (→ val_seen) or devtrain")
     parser.add_argument("--budget", default="", metavar="TIME", help="run what fits: 90m, 2h")
+    parser.add_argument(
+        "--on",
+        default="local",
+        metavar="WHERE",
+        help="local; ray, for one started here or named by $RAY_ADDRESS; or a cluster's address: "
+        "HOST:PORT, ray://HOST:PORT. Its nodes must share the file system",
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are kept")
     parser.add_argument(
@@ -72,7 +79,13 @@ def run(options: argparse.Namespace) -> None:
             [(job.name,) for job in missing],
         )
         return
-    state = run_all(fits, options.jobs, options.runs / "logs")
+    if options.on == "local":
+        state = run_all(fits, options.jobs, options.runs / "logs")
+    else:
+        from langgoalirl.experiments import on_ray
+
+        address = "" if options.on == "ray" else options.on
+        state = on_ray.run(fits, address, options.runs / "logs")
     texts = {
         name: as_markdown(known[name], setting, range(options.seeds or known[name].seeds), results)
         for name in names
