@@ -75,6 +75,11 @@ class Running:
         return last_line(self.log)
 
 
+def log_file(logs: Path, job: Job) -> Path:
+    """Where a job's commands say what they do."""
+    return logs / f"{re.sub(r'[^A-Za-z0-9=_.+-]+', '-', job.name).strip('-')}.log"
+
+
 def last_line(log: Path) -> str:
     """The last thing that a job said."""
     try:
@@ -143,8 +148,7 @@ def _turns(state: Progress, at_once: int, logs: Path) -> Iterator[None]:
     while state.waiting or state.running:
         while state.waiting and len(state.running) < at_once:
             job = state.waiting.pop(0)
-            name = re.sub(r"[^A-Za-z0-9=_.+-]+", "-", job.name).strip("-")
-            state.running.append(Running(job, logs / f"{name}.log", time.monotonic()))
+            state.running.append(Running(job, log_file(logs, job), time.monotonic()))
         for running in list(state.running):
             ended = running.advance()
             if ended is None:

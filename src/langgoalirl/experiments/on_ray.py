@@ -6,8 +6,8 @@ checkpoints. The commands are those that run locally, and so are the bytes that 
 
 from __future__ import annotations
 
+import logging
 import os
-import re
 import subprocess
 import time
 from pathlib import Path
@@ -17,7 +17,7 @@ from rich.live import Live
 
 from langgoalirl.errors import UserError
 from langgoalirl.experiments import local
-from langgoalirl.experiments.local import Progress, last_line
+from langgoalirl.experiments.local import Progress, last_line, log_file
 from langgoalirl.experiments.plan import Job
 from langgoalirl.progress import console
 
@@ -32,7 +32,7 @@ def run(jobs: list[Job], address: str, logs: Path) -> Progress:
         raise UserError("--on ray needs Ray: pip install 'langgoalirl[ray]'.") from None
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
-        ray.init(address=address or None, log_to_driver=False, logging_level="error")
+        ray.init(address=address or None, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise UserError(f"--on: no Ray cluster answers at '{address}' ({error}).") from None
     state = Progress([], done=[job for job in jobs if job.done])
@@ -41,9 +41,7 @@ def run(jobs: list[Job], address: str, logs: Path) -> Progress:
     pending: dict[Any, tuple[Job, Path]] = {}
     for job in jobs:
         if not job.done:
-            log = (
-                logs / f"{re.sub(r'[^A-Za-z0-9=_.+-]+', '-', job.name).strip('-')}.log"
-            ).resolve()
+            log = log_file(logs, job).resolve()
             ref = task.remote([*map(list, job.steps)], str(log), os.getcwd(), local.PROGRAM)
             pending[ref] = (job, log)
     at_once = max(1, int(ray.cluster_resources().get("CPU", 1)))
