@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from langgoalirl.errors import UserError
-from langgoalirl.results import as_markdown, gather, write_result
+from langgoalirl.results import as_markdown, gather, provenance, write_result
 
 
 def test_a_result_says_where_it_came_from(tmp_path: Path) -> None:
@@ -73,3 +73,11 @@ def test_a_damaged_result_is_one_sentence(tmp_path: Path, field: str, value: obj
 def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds no result files"):
         gather(tmp_path, ["sr"])
+
+
+def test_a_result_names_its_command_but_no_place_of_this_machine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    words = ["x", "evaluate", "runs/a", "--split", "s", "--results", str(tmp_path / "out")]
+    monkeypatch.setattr("sys.argv", words)
+    assert provenance()["command"] == "langgoalirl evaluate runs/a --split s --results out"

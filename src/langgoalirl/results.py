@@ -49,8 +49,10 @@ def write_result(
 
 def provenance() -> dict[str, str]:
     """Which command measured, by which sources, when and on what."""
+    # A result says nothing of where somebody keeps things.
+    words = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
     return {
-        "command": shlex.join(["langgoalirl", *sys.argv[1:]]),
+        "command": shlex.join(["langgoalirl", *words]),
         "commit": commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": f"{platform.machine()}, {_processor()}, one thread",
