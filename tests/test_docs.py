@@ -121,3 +121,9 @@ def test_the_times_on_the_page_about_speed_are_as_measured() -> None:
     peers = json.loads((folder / "peers-r2r.json").read_text(encoding="utf-8"))["metrics"]
     for name, row in peers.items():
         assert f"| {name} | {row['ms']:.2f} | {row['spread']:.2f} |" in text
+    name = "langgoalirl+interactions=1000000-devtrain-devunseen-s0.json"
+    million = json.loads((ROOT / "results" / "r2r" / name).read_text(encoding="utf-8"))
+    last = million["curve"][-1]
+    assert last["interactions"] >= 1_000_000
+    assert f"It took {million['minutes']:.0f} minutes and {last['peak_gb']:.1f} GB" in text
+    assert f"| {last['sr_devseen']:.3f} | {last['sr_devunseen']:.3f} |" in text
