@@ -8,6 +8,7 @@ checkout, is the same update as one would write it down first.
 from __future__ import annotations
 
 import importlib.util
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -366,6 +367,7 @@ def flops(work: Work) -> float:
 
 def _operations(work: Work, times: int = 30, most: int = 14) -> dict[str, float]:
     """Milliseconds that a work spends in each of torch's operations, the longest ones."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else it says when it starts and stops
     with profile(activities=[ProfilerActivity.CPU]) as profiled:
         for _ in range(times):
             work()
