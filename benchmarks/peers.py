@@ -135,8 +135,7 @@ def our_works() -> dict[str, Work]:
             given = bench.algorithm.expert_steps
             draw = bench.algorithm.chance
             batches = [given.sample(bench.learner.rates.batch, draw) for _ in range(3)]
-            bench.learner.update_discriminator(batches[0], batches[1])
-            bench.learner.update_policy(batches[2])
+            bench.learner.update(*batches)
             return 1.0
 
         def loop(bench=bench) -> float:  # type: ignore[no-untyped-def]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from matplotlib.figure import Figure
@@ -20,7 +20,7 @@ from langgoalirl.pretrain import initialised
 from langgoalirl.recipe import WorldChoice
 from langgoalirl.report.maps import svg
 from langgoalirl.rollout import STEP_LIMIT
-from langgoalirl.worlds.types import Choices, Observation, Split, Tasks
+from langgoalirl.worlds.types import Choices, World
 
 USUAL = {"batch": 256, "hidden": 512, "candidates": 6, "width": 200}
 """What R2R with object panoramas is like; each curve changes one of them."""
@@ -37,9 +37,8 @@ REPLAYS = (100_000, 250_000, 500_000, 1_000_000)
 
 
 class AnyWorld:
-    """So many candidates in every state, random and so wide: all that an update needs to know."""
+    """So many candidates in every state, random and so wide: all that an update asks of a world."""
 
-    name, view_count, digest = "any", 0, ""
     states = 5000
 
     def __init__(self, candidates: int, width: int) -> None:
@@ -52,26 +51,10 @@ class AnyWorld:
         mask = torch.ones(len(state), self.action_limit, dtype=torch.bool)
         return Choices.of(self.table[state].to(dtype), mask)
 
-    def reset(self, tasks: Tasks) -> Tensor:
-        """Nobody acts here."""
-        raise NotImplementedError
-
-    def step(self, state: Tensor, action: Tensor) -> Tensor:
-        """Nobody acts here."""
-        raise NotImplementedError
-
-    def observe(self, state: Tensor) -> Observation:
-        """Nobody looks around here."""
-        raise NotImplementedError
-
-    def split(self, name: str) -> Split:
-        """There is no data."""
-        raise NotImplementedError
-
 
 def update_of(batch: int, hidden: int, candidates: int, width: int) -> Work:
     """A joint update on random steps."""
-    world, sizes = AnyWorld(candidates, width), Sizes(hidden=hidden)
+    world, sizes = cast(World, AnyWorld(candidates, width)), Sizes(hidden=hidden)
     head = initialised(1, PolicyHead, width, sizes).eval()
     rates = replace(Rates(), batch=batch)
     learner: Learner = initialised(2, Learner, world, head, sizes, STEP_LIMIT, rates)
@@ -79,7 +62,7 @@ def update_of(batch: int, hidden: int, candidates: int, width: int) -> Work:
 
     def situation() -> Situation:
         encoded = torch.randn(batch, 2 * hidden, generator=draw).bfloat16()
-        key = torch.randint(world.states, (batch,), generator=draw)
+        key = torch.randint(AnyWorld.states, (batch,), generator=draw)
         time = torch.randint(STEP_LIMIT, (batch,), generator=draw)
         return Situation(key, time, encoded, torch.zeros(batch, candidates))
 
@@ -91,8 +74,7 @@ def update_of(batch: int, hidden: int, candidates: int, width: int) -> Work:
 
     def update() -> None:
         turns.append(turns.pop(0))
-        learner.update_discriminator(turns[0], turns[1])
-        learner.update_policy(turns[2])
+        learner.update(*turns[:3])
 
     return update
 

@@ -199,11 +199,6 @@ def _parts(bench: Bench) -> dict[str, Work]:
         state["turn"] = (state["turn"] + 1) % len(turns)
         return turns[state["turn"]]
 
-    def update() -> None:
-        positive, negative, batch = bench.batches(draw)
-        learner.update_discriminator(positive, negative)
-        learner.update_policy(batch)
-
     def forward(work: Callable[[Steps], Tensor]) -> Work:
         def run() -> None:
             with torch.no_grad():
@@ -262,7 +257,7 @@ def _parts(bench: Bench) -> dict[str, Work]:
         "optimisers and averages": optimise,
         "discriminator update": lambda: learner.update_discriminator(*batches()[:2]),
         "actor-critic update": lambda: learner.update_policy(batches()[2]),
-        "update": update,
+        "update": lambda: learner.update(*bench.batches(draw)),
     }
 
 

@@ -23,9 +23,7 @@ def add(commands: argparse._SubParsersAction) -> None:
         "machine allow, in the same run. Without WHAT: every part of the adversarial loop, in CPU "
         "milliseconds, and the whole of it; beside the plain update that is kept in benchmarks/.",
     )
-    parser.add_argument(
-        "--data", type=Path, metavar="DIR", help="Room-to-Room (or $LANGGOALIRL_R2R), else houses"
-    )
+    _add_data(parser)
     parser.add_argument("--hidden", type=int, default=512, help="hidden units (the paper's: 512)")
     parser.add_argument("--batch", type=int, default=256, help="steps in each batch of an update")
     parser.add_argument(
@@ -49,9 +47,7 @@ def add(commands: argparse._SubParsersAction) -> None:
         "features. 'copy_2048' copies the same number of bytes and does nothing else: the limit "
         "that memory sets. R2RBatch's recorded rate on the same work is 7k to 11k.",
     )
-    world.add_argument(
-        "--data", type=Path, metavar="DIR", help="Room-to-Room (or $LANGGOALIRL_R2R), else houses"
-    )
+    _add_data(world)
     _add_results(world)
     add_json(world)
     world.set_defaults(run=run_world)
@@ -78,13 +74,17 @@ def add(commands: argparse._SubParsersAction) -> None:
         "features, interactions per second against episodes at a time, and gigabytes against steps "
         "in the replay buffer.",
     )
-    curves.add_argument(
-        "--data", type=Path, metavar="DIR", help="Room-to-Room (or $LANGGOALIRL_R2R), else houses"
-    )
+    _add_data(curves)
     curves.add_argument("--plot", type=Path, metavar="FILE", help="draw them there, as SVG")
     _add_results(curves)
     add_json(curves)
     curves.set_defaults(run=run_curves)
+
+
+def _add_data(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", help="Room-to-Room (or $LANGGOALIRL_R2R), else houses"
+    )
 
 
 def _add_results(parser: argparse.ArgumentParser) -> None:
@@ -160,7 +160,13 @@ def run_learning(options: argparse.Namespace) -> None:
         f"{numbers['world']}, hidden {numbers['hidden']}, batch {numbers['batch']}, "
         f"{some['mean']:.1f} of {some['most']} candidates"
     )
-    header = ["part of the loop", "CPU ms", "spread", "GFLOP", "of products"]
+    header = [
+        "part of the loop",
+        "CPU ms" if options.device == "cpu" else "ms",
+        "spread",
+        "GFLOP",
+        "of products",
+    ]
     show(options.json, numbers, title, header, rows)
 
 

@@ -44,9 +44,8 @@ class Choices(NamedTuple):
     @classmethod
     def of(cls, actions: Tensor, mask: Tensor) -> Choices:
         """The same from the padded form, [B, K, D] and [B, K]."""
-        row = mask.nonzero()[:, 0]
         slot = mask.flatten().nonzero()[:, 0]
-        count = mask.sum(1)
+        row, count = slot // mask.shape[1], mask.sum(1)
         return cls(actions.flatten(0, 1)[slot], row, slot, count.cumsum(0) - count, mask)
 
     def unpacked(self, packed: Tensor) -> Tensor:
